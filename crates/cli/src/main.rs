@@ -1,0 +1,2 @@
+//! The `relight` command.
+fn main() {}

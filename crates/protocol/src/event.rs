@@ -1,0 +1,160 @@
+//! What an engine tells the supervisor. For every accepted request the events of one choice
+//! are: `Delta` with token index 0, 1, 2, ... without gap, then one `ChoiceFinished`; after
+//! the last choice one `Finished`. `Rejected` or `Failed` end a request instead, at any
+//! point. A cancelled request ends silently.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ChoiceIndex, Fault, RequestId, TokenId};
+
+/// What a resumed stream is worth on this engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Promise {
+    /// It equals the undisturbed one, byte for byte.
+    Exact,
+    /// Nothing is lost or repeated, but the rest may differ.
+    Continuation,
+}
+
+/// What is loaded, as clients and the start-up banner see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelCard {
+    /// `general.name`, or the file's stem.
+    pub name: String,
+    pub architecture: String,
+    /// Quantization in the file's own words, e.g. `Q4_1`.
+    pub quantization: String,
+    /// Hash of the file's tensors, arithmetic and rope settings: equal fingerprints give equal logits.
+    pub fingerprint: u128,
+    pub parameters: u64,
+    pub vocabulary: u32,
+    pub context_tokens: u32,
+    pub context_tokens_trained: u32,
+    pub slots: u16,
+    pub pages: u32,
+    pub page_bytes: u64,
+    pub weights_bytes: u64,
+    pub threads: u16,
+    /// Kernel tier in words, e.g. `avx2`; says why if it is the scalar one.
+    pub kernels: String,
+    pub has_chat_template: bool,
+    /// Milliseconds from `Load` to `Ready`.
+    pub load_ms: u64,
+}
+
+/// Gauges and counters since the engine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    pub sequences_running: u32,
+    pub sequences_waiting: u32,
+    pub pages_used: u32,
+    pub pages_cached: u32,
+    pub pages_total: u32,
+    pub steps_total: u64,
+    pub prompt_tokens_total: u64,
+    pub cached_tokens_total: u64,
+    pub generated_tokens_total: u64,
+    pub preemptions_total: u64,
+    pub contained_faults_total: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    pub id: RequestId,
+    pub prompt_tokens: Vec<TokenId>,
+    /// Only if the request asked for an echo.
+    pub prompt_text: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    pub id: RequestId,
+    pub fault: Fault,
+}
+
+/// A token with the natural logarithm of its probability before sampling rules.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenLogprob {
+    pub token: TokenId,
+    pub logprob: f32,
+    /// The token's bytes; not always valid UTF-8.
+    pub bytes: Vec<u8>,
+}
+
+/// One committed token of one choice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    pub id: RequestId,
+    pub choice: ChoiceIndex,
+    /// Counts from 0 within the choice.
+    pub token_index: u32,
+    pub token: TokenId,
+    /// Bytes of this choice's text sent before this delta.
+    pub text_offset: u32,
+    /// What this token released: empty while a character or a possible stop string is open.
+    pub text: String,
+    /// The chosen token first, then the best alternatives; empty if not asked for.
+    pub logprobs: Vec<TokenLogprob>,
+}
+
+/// Why a choice is complete. Failures are `Fault`s and never one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FinishReason {
+    /// End token, stop token or stop string.
+    Stop,
+    /// Token limit, or the end of the context.
+    Length,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChoiceFinished {
+    pub id: RequestId,
+    pub choice: ChoiceIndex,
+    pub reason: FinishReason,
+    /// Tokens of this choice; the next token index, had there been one.
+    pub token_count: u32,
+    pub text_offset: u32,
+    /// Text that was still withheld.
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub prompt_tokens: u32,
+    /// Part of the prompt that was not computed because its pages were there.
+    pub cached_tokens: u32,
+    /// Over all choices.
+    pub completion_tokens: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    pub id: RequestId,
+    pub usage: Usage,
+}
+
+/// Engine to supervisor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The first event, before the model is loaded.
+    Hello {
+        protocol_version: u32,
+        promise: Promise,
+    },
+    /// Progress of the load, in bytes of tensors.
+    Loading {
+        done_bytes: u64,
+        total_bytes: u64,
+    },
+    Ready(Box<ModelCard>),
+    /// The model cannot be served; the engine exits after this.
+    LoadFailed(Fault),
+    Accepted(Accepted),
+    Rejected(Rejected),
+    Delta(Delta),
+    ChoiceFinished(ChoiceFinished),
+    Finished(Finished),
+    /// The request failed after it was accepted.
+    Failed(Rejected),
+    Stats(Stats),
+}

@@ -1,0 +1,73 @@
+//! Every bound of the two processes, in one place, with compile-time assertions on how
+//! they relate. A queue, length, retry or wait without a constant here has no bound and is
+//! a fault.
+
+/// Largest frame on the pipe. It must hold a whole request body, its prompt ids and the
+/// progress of every choice.
+pub const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Largest HTTP body.
+pub const BODY_BYTES_MAX: usize = 16 << 20;
+/// Largest prompt that is tokenized at all; longer text cannot fit any context we serve.
+pub const PROMPT_BYTES_MAX: usize = 8 << 20;
+/// Tokens of a prompt given as ids.
+pub const PROMPT_TOKENS_MAX: usize = 1 << 20;
+/// Messages in one chat.
+pub const MESSAGES_MAX: usize = 4096;
+/// Choices (`n`) of one request.
+pub const CHOICES_MAX: u16 = 16;
+/// Prompts in one Completions body.
+pub const PROMPTS_MAX: usize = 64;
+/// Stop strings of one request, and the length of each.
+pub const STOP_STRINGS_MAX: usize = 16;
+pub const STOP_STRING_BYTES_MAX: usize = 512;
+pub const STOP_TOKEN_IDS_MAX: usize = 64;
+/// Entries of `logit_bias`.
+pub const LOGIT_BIAS_MAX: usize = 1024;
+/// Alternatives reported per token.
+pub const TOP_LOGPROBS_MAX: u8 = 20;
+/// Candidates that `top_k` may keep; 0 means no limit.
+pub const TOP_K_MAX: u32 = 1 << 20;
+
+/// Requests that wait in the front when the engine is full or down.
+pub const QUEUE_REQUESTS_MAX: usize = 512;
+/// How long a request may wait for its first step before it is refused.
+pub const QUEUE_AGE_MS_MAX: u64 = 300_000;
+/// Requests that an engine holds at once, running and waiting.
+pub const ENGINE_REQUESTS_MAX: usize = 1024;
+/// Sequences that decode at once.
+pub const SLOTS_MAX: usize = 256;
+/// Events buffered for one reader before its request is failed.
+pub const READER_EVENTS_MAX: usize = 65_536;
+
+/// Engine deaths within `RESTART_PERIOD_MS` after which the model counts as failed.
+pub const RESTARTS_MAX: usize = 8;
+pub const RESTART_PERIOD_MS: u64 = 60_000;
+/// Wait before a restart, doubled from the first to the second with each death in the period.
+pub const RESTART_BACKOFF_MS_MIN: u64 = 20;
+pub const RESTART_BACKOFF_MS_MAX: u64 = 5_000;
+/// An engine that has not said hello by then is killed.
+pub const HELLO_MS_MAX: u64 = 10_000;
+
+/// `Retry-After` we may send, in seconds: some clients sleep as long as it says.
+pub const RETRY_AFTER_S_MIN: u32 = 1;
+pub const RETRY_AFTER_S_MAX: u32 = 10;
+
+/// Instructions that a chat template may execute; templates come from model files.
+pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
+
+/// Tokens of key/value state in one page.
+pub const PAGE_TOKENS: usize = 64;
+
+const _: () = assert!(
+    BODY_BYTES_MAX * 2 < FRAME_BYTES_MAX,
+    "a body must fit a frame"
+);
+const _: () = assert!(PROMPT_BYTES_MAX <= BODY_BYTES_MAX);
+const _: () = assert!(
+    PROMPT_TOKENS_MAX * 5 < FRAME_BYTES_MAX,
+    "a varint id is at most 5 bytes"
+);
+const _: () = assert!(QUEUE_REQUESTS_MAX <= ENGINE_REQUESTS_MAX);
+const _: () = assert!(SLOTS_MAX <= ENGINE_REQUESTS_MAX);
+const _: () = assert!(RETRY_AFTER_S_MIN <= RETRY_AFTER_S_MAX);
+const _: () = assert!(RESTART_BACKOFF_MS_MIN <= RESTART_BACKOFF_MS_MAX);

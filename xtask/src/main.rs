@@ -1,0 +1,2 @@
+//! Checks, test set-up and benchmarks.
+fn main() {}
