@@ -1,1 +1,19 @@
-//! placeholder
+//! Quantized tile formats and the arithmetic on them: the scalar reference, the vector
+//! tiers, and the worker pool. Knows nothing of models, files or requests.
+//!
+//! Every public operation gives the same bits on every instruction set and with any number
+//! of threads; `docs/arithmetic.md` is its specification in formulas.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numeric code over buffers whose lengths are checked at the public boundary; a wrong bound panics and is contained"
+)]
+
+mod isa;
+mod simd;
+
+pub use isa::{Isa, Kernels, UnsupportedIsa};
+pub use simd::half::{bf16_to_f32, f16_to_f32, f32_to_f16};

@@ -1,0 +1,339 @@
+//! AVX2 with FMA and F16C: every vector is a pair of 256-bit registers, lanes 0..8 and 8..16.
+//!
+//! Dot products use `vpmaddubsw`, which adds pairs of u8 x i8 products into i16. With codes
+//! of 4, 5 and 6 bits and activations of at most 127 a pair stays below 3810, 7874 and
+//! 16002, so 8, 4 and 2 of them fit an i16 before they are widened to i32. Codes of 8 bits
+//! are made signed, and their sign moved to the activation: 128 * 127 * 2 = 32512 fits once.
+
+#![expect(
+    unsafe_code,
+    reason = "intrinsics; each call is covered by the token's proof"
+)]
+
+use std::arch::x86_64::*;
+
+use super::{Kernel, LANES, Simd};
+
+/// Proof that the CPU has AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    pub(crate) fn new() -> Option<Self> {
+        let present = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        present.then_some(Self(()))
+    }
+}
+
+/// Enters code compiled for this tier.
+pub(crate) fn launch<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn entry<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
+        kernel.run(simd)
+    }
+    // SAFETY: `simd` exists, so the CPU has these features.
+    unsafe { entry(simd, kernel) }
+}
+
+/// Wraps intrinsics that are pure functions of registers.
+macro_rules! pure {
+    ($call:expr) => {
+        // SAFETY: `self` exists, so the CPU has the instruction; it touches registers only.
+        unsafe { $call }
+    };
+}
+
+macro_rules! both {
+    ($op:ident, $a:expr) => {{
+        let a = $a;
+        [pure!($op(a[0])), pure!($op(a[1]))]
+    }};
+    ($op:ident, $a:expr, $b:expr) => {{
+        let (a, b) = ($a, $b);
+        [pure!($op(a[0], b[0])), pure!($op(a[1], b[1]))]
+    }};
+    ($op:ident, $a:expr, $b:expr, $c:expr) => {{
+        let (a, b, c) = ($a, $b, $c);
+        [pure!($op(a[0], b[0], c[0])), pure!($op(a[1], b[1], c[1]))]
+    }};
+}
+
+type F = [__m256; 2];
+type I = [__m256i; 2];
+
+#[inline(always)]
+fn halves<T>(source: &[T; LANES]) -> [*const T; 2] {
+    let (low, high) = source.split_at(LANES / 2);
+    [low.as_ptr(), high.as_ptr()]
+}
+
+impl Avx2 {
+    /// `sums + codes * activations` in pairs of i16, for codes that fit the head-room.
+    #[inline(always)]
+    fn add_products(self, sums: I, codes: I, activations: __m256i) -> I {
+        let products = [
+            pure!(_mm256_maddubs_epi16(codes[0], activations)),
+            pure!(_mm256_maddubs_epi16(codes[1], activations)),
+        ];
+        both!(_mm256_add_epi16, sums, products)
+    }
+
+    /// Pairs of i16 to i32, added to `sums`.
+    #[inline(always)]
+    fn add_widened(self, sums: I, pairs: I) -> I {
+        let ones = pure!(_mm256_set1_epi16(1));
+        let widened = both!(_mm256_madd_epi16, pairs, [ones, ones]);
+        both!(_mm256_add_epi32, sums, widened)
+    }
+
+    #[inline(always)]
+    fn broadcast(self, activations: [i8; 4]) -> __m256i {
+        let word = i32::from_le_bytes(activations.map(i8::cast_unsigned));
+        pure!(_mm256_set1_epi32(word))
+    }
+}
+
+impl Simd for Avx2 {
+    type F = F;
+    type I = I;
+    type Codes = I;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> F {
+        [pure!(_mm256_set1_ps(value)); 2]
+    }
+    #[inline(always)]
+    fn load(self, source: &[f32; LANES]) -> F {
+        halves(source).map(|half| {
+            // SAFETY: `half` points at 8 floats; the load needs no alignment.
+            unsafe { _mm256_loadu_ps(half) }
+        })
+    }
+    #[inline(always)]
+    fn store(self, value: F, target: &mut [f32; LANES]) {
+        let (low, high) = target.split_at_mut(LANES / 2);
+        // SAFETY: `low` has 8 floats; the store needs no alignment.
+        unsafe { _mm256_storeu_ps(low.as_mut_ptr(), value[0]) };
+        // SAFETY: `high` has 8 floats; the store needs no alignment.
+        unsafe { _mm256_storeu_ps(high.as_mut_ptr(), value[1]) };
+    }
+    #[inline(always)]
+    fn load_f16(self, source: &[u16; LANES]) -> F {
+        halves(source).map(|half| {
+            // SAFETY: `half` points at 8 values of 16 bits; the load needs no alignment.
+            let bits = unsafe { _mm_loadu_si128(half.cast()) };
+            pure!(_mm256_cvtph_ps(bits))
+        })
+    }
+    #[inline(always)]
+    fn store_f16(self, value: F, target: &mut [u16; LANES]) {
+        let (low, high) = target.split_at_mut(LANES / 2);
+        let rounded = value.map(|half| pure!(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(half)));
+        // SAFETY: `low` has 8 values of 16 bits; the store needs no alignment.
+        unsafe { _mm_storeu_si128(low.as_mut_ptr().cast(), rounded[0]) };
+        // SAFETY: `high` has 8 values of 16 bits; the store needs no alignment.
+        unsafe { _mm_storeu_si128(high.as_mut_ptr().cast(), rounded[1]) };
+    }
+    #[inline(always)]
+    fn load_bf16(self, source: &[u16; LANES]) -> F {
+        halves(source).map(|half| {
+            // SAFETY: `half` points at 8 values of 16 bits; the load needs no alignment.
+            let bits = unsafe { _mm_loadu_si128(half.cast()) };
+            let wide = pure!(_mm256_cvtepu16_epi32(bits));
+            let shifted = pure!(_mm256_slli_epi32::<16>(wide));
+            pure!(_mm256_castsi256_ps(shifted))
+        })
+    }
+    #[inline(always)]
+    fn add(self, a: F, b: F) -> F {
+        both!(_mm256_add_ps, a, b)
+    }
+    #[inline(always)]
+    fn sub(self, a: F, b: F) -> F {
+        both!(_mm256_sub_ps, a, b)
+    }
+    #[inline(always)]
+    fn mul(self, a: F, b: F) -> F {
+        both!(_mm256_mul_ps, a, b)
+    }
+    #[inline(always)]
+    fn div(self, a: F, b: F) -> F {
+        both!(_mm256_div_ps, a, b)
+    }
+    #[inline(always)]
+    fn fma(self, a: F, b: F, c: F) -> F {
+        both!(_mm256_fmadd_ps, a, b, c)
+    }
+    #[inline(always)]
+    fn max(self, a: F, b: F) -> F {
+        both!(_mm256_max_ps, a, b)
+    }
+    #[inline(always)]
+    fn min(self, a: F, b: F) -> F {
+        both!(_mm256_min_ps, a, b)
+    }
+    #[inline(always)]
+    fn abs(self, a: F) -> F {
+        let sign = [pure!(_mm256_set1_ps(-0.0)); 2];
+        both!(_mm256_andnot_ps, sign, a)
+    }
+    #[inline(always)]
+    fn select_greater(self, a: F, b: F, x: F, y: F) -> F {
+        let mask = [
+            pure!(_mm256_cmp_ps::<_CMP_GT_OQ>(a[0], b[0])),
+            pure!(_mm256_cmp_ps::<_CMP_GT_OQ>(a[1], b[1])),
+        ];
+        both!(_mm256_blendv_ps, y, x, mask)
+    }
+    #[inline(always)]
+    fn round_to_int(self, a: F) -> I {
+        both!(_mm256_cvtps_epi32, a)
+    }
+    #[inline(always)]
+    fn int_to_float(self, a: I) -> F {
+        both!(_mm256_cvtepi32_ps, a)
+    }
+    #[inline(always)]
+    fn pow2(self, a: I) -> F {
+        let biased = self.add_int(a, self.splat_int(127));
+        biased.map(|half| {
+            let shifted = pure!(_mm256_slli_epi32::<23>(half));
+            pure!(_mm256_castsi256_ps(shifted))
+        })
+    }
+
+    #[inline(always)]
+    fn splat_int(self, value: i32) -> I {
+        [pure!(_mm256_set1_epi32(value)); 2]
+    }
+    #[inline(always)]
+    fn load_int(self, source: &[i32; LANES]) -> I {
+        halves(source).map(|half| {
+            // SAFETY: `half` points at 8 integers; the load needs no alignment.
+            unsafe { _mm256_loadu_si256(half.cast()) }
+        })
+    }
+    #[inline(always)]
+    fn store_int(self, value: I, target: &mut [i32; LANES]) {
+        let (low, high) = target.split_at_mut(LANES / 2);
+        // SAFETY: `low` has 8 integers; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(low.as_mut_ptr().cast(), value[0]) };
+        // SAFETY: `high` has 8 integers; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(high.as_mut_ptr().cast(), value[1]) };
+    }
+    #[inline(always)]
+    fn add_int(self, a: I, b: I) -> I {
+        both!(_mm256_add_epi32, a, b)
+    }
+    #[inline(always)]
+    fn mul_int(self, a: I, b: I) -> I {
+        both!(_mm256_mullo_epi32, a, b)
+    }
+    #[inline(always)]
+    fn load_bytes(self, source: &[u8; LANES]) -> I {
+        halves(source).map(|half| {
+            // SAFETY: `half` points at 8 bytes; the load needs no alignment.
+            let bytes = unsafe { _mm_loadl_epi64(half.cast()) };
+            pure!(_mm256_cvtepu8_epi32(bytes))
+        })
+    }
+    #[inline(always)]
+    fn load_signed_bytes(self, source: &[i8; LANES]) -> I {
+        halves(source).map(|half| {
+            // SAFETY: `half` points at 8 bytes; the load needs no alignment.
+            let bytes = unsafe { _mm_loadl_epi64(half.cast()) };
+            pure!(_mm256_cvtepi8_epi32(bytes))
+        })
+    }
+
+    #[inline(always)]
+    fn load_codes(self, source: &[u8; 64]) -> I {
+        let (low, high) = source.split_at(32);
+        [low.as_ptr(), high.as_ptr()].map(|half| {
+            // SAFETY: `half` points at 32 bytes; the load needs no alignment.
+            unsafe { _mm256_loadu_si256(half.cast()) }
+        })
+    }
+    #[inline(always)]
+    fn store_codes(self, value: I, target: &mut [u8; 64]) {
+        let (low, high) = target.split_at_mut(32);
+        // SAFETY: `low` has 32 bytes; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(low.as_mut_ptr().cast(), value[0]) };
+        // SAFETY: `high` has 32 bytes; the store needs no alignment.
+        unsafe { _mm256_storeu_si256(high.as_mut_ptr().cast(), value[1]) };
+    }
+    #[inline(always)]
+    fn shift_right_and<const SHIFT: i32>(self, a: I, mask: u8) -> I {
+        // There is no byte shift: bits of the upper neighbour come in, and the mask drops them.
+        let shifted = a.map(|half| pure!(_mm256_srli_epi16::<SHIFT>(half)));
+        let mask = [pure!(_mm256_set1_epi8(mask.cast_signed())); 2];
+        both!(_mm256_and_si256, shifted, mask)
+    }
+    #[inline(always)]
+    fn shift_left_and<const SHIFT: i32>(self, a: I, mask: u8) -> I {
+        let shifted = a.map(|half| pure!(_mm256_slli_epi16::<SHIFT>(half)));
+        let mask = [pure!(_mm256_set1_epi8(mask.cast_signed())); 2];
+        both!(_mm256_and_si256, shifted, mask)
+    }
+    #[inline(always)]
+    fn or_codes(self, a: I, b: I) -> I {
+        both!(_mm256_or_si256, a, b)
+    }
+    #[inline(always)]
+    fn dot<const BITS: u32, const N: usize>(
+        self,
+        codes: &[I; N],
+        activations: &[[i8; 4]; N],
+        start: i32,
+    ) -> I {
+        let additions = const {
+            assert!(BITS <= 6, "wider codes do not fit the head-room");
+            if BITS <= 4 { 8 } else { 4 >> (BITS - 5) }
+        };
+        let mut sums = self.splat_int(start);
+        let mut first = 0;
+        while first < N {
+            let last = if first + additions < N {
+                first + additions
+            } else {
+                N
+            };
+            let mut pairs = [pure!(_mm256_setzero_si256()); 2];
+            for index in first..last {
+                let broadcast = self.broadcast(activations[index]);
+                pairs = self.add_products(pairs, codes[index], broadcast);
+            }
+            sums = self.add_widened(sums, pairs);
+            first = last;
+        }
+        sums
+    }
+    #[inline(always)]
+    fn dot_offset_128<const N: usize>(
+        self,
+        codes: &[I; N],
+        activations: &[[i8; 4]; N],
+        _activation_sum: i32,
+    ) -> I {
+        let flip = pure!(_mm256_set1_epi8(i8::MIN));
+        let mut sums = self.splat_int(0);
+        for (codes, activations) in codes.iter().zip(activations) {
+            let broadcast = self.broadcast(*activations);
+            let signed = both!(_mm256_xor_si256, *codes, [flip, flip]);
+            let magnitudes = both!(_mm256_abs_epi8, signed);
+            let moved = both!(_mm256_sign_epi8, [broadcast, broadcast], signed);
+            let pairs = both!(_mm256_maddubs_epi16, magnitudes, moved);
+            sums = self.add_widened(sums, pairs);
+        }
+        sums
+    }
+    #[inline(always)]
+    fn prefetch(self, source: &[u8], offset: usize) {
+        if let Some(line) = source.get(offset) {
+            // SAFETY: a prefetch of a valid address; it reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) };
+        }
+    }
+}

@@ -1,0 +1,164 @@
+use super::*;
+
+/// Every operation of `S` over seeded lanes, as one list of bits.
+struct Trace {
+    seed: u64,
+}
+
+fn next(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *state >> 16
+}
+
+impl Trace {
+    fn floats(&mut self) -> [f32; LANES] {
+        std::array::from_fn(|_| {
+            let random = next(&mut self.seed);
+            match random % 16 {
+                0 => 0.0,
+                1 => -0.0,
+                2 => f32::MIN_POSITIVE / 3.0,
+                3 => 65_519.996,
+                4 => -65_520.0,
+                5 => 5.9e-8,
+                6 => 2.0_f32.powi(-25),
+                7 => f32::INFINITY,
+                _ => ((random >> 8) as i32 % 20_000_001 - 10_000_000) as f32 / 4096.0,
+            }
+        })
+    }
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        std::array::from_fn(|_| next(&mut self.seed) as u8)
+    }
+    fn activations<const N: usize>(&mut self) -> [[i8; 4]; N] {
+        std::array::from_fn(|_| {
+            std::array::from_fn(|_| (next(&mut self.seed) % 255) as i8).map(|a: i8| a.max(-127))
+        })
+    }
+}
+
+impl Kernel for Trace {
+    type Output = Vec<u32>;
+
+    fn run<S: Simd>(mut self, simd: S) -> Vec<u32> {
+        let mut out = Vec::new();
+        let mut float = |value: S::F| {
+            let mut lanes = [0.0; LANES];
+            simd.store(value, &mut lanes);
+            // The payload of a NaN is not part of the contract.
+            out.extend(lanes.map(|lane| {
+                if lane.is_nan() {
+                    u32::MAX
+                } else {
+                    lane.to_bits()
+                }
+            }));
+        };
+        let (a, b, c) = (self.floats(), self.floats(), self.floats());
+        let (a, b, c) = (simd.load(&a), simd.load(&b), simd.load(&c));
+        float(simd.add(a, b));
+        float(simd.sub(a, b));
+        float(simd.mul(a, b));
+        float(simd.div(a, b));
+        float(simd.fma(a, b, c));
+        float(simd.max(a, b));
+        float(simd.min(a, b));
+        float(simd.abs(a));
+        float(simd.select_greater(a, b, c, a));
+        float(simd.splat(3.5));
+        let halves: [u16; LANES] = std::array::from_fn(|_| next(&mut self.seed) as u16);
+        float(simd.load_f16(&halves));
+        float(simd.load_bf16(&halves));
+        let small: [i32; LANES] =
+            std::array::from_fn(|_| (next(&mut self.seed) % 254) as i32 - 126);
+        float(simd.pow2(simd.load_int(&small)));
+        float(simd.int_to_float(simd.load_int(&small)));
+        let mut rounded = [0_u16; LANES];
+        simd.store_f16(a, &mut rounded);
+        out.extend(rounded.map(u32::from));
+
+        self.trace_integers(simd, &mut out);
+        out
+    }
+}
+
+impl Trace {
+    fn trace_integers<S: Simd>(&mut self, simd: S, out: &mut Vec<u32>) {
+        let small: [i32; LANES] = std::array::from_fn(|lane| lane as i32 * 1_000_003);
+        let mut int = |value: S::I| {
+            let mut lanes = [0; LANES];
+            simd.store_int(value, &mut lanes);
+            out.extend(lanes.map(i32::cast_unsigned));
+        };
+        let ties: [f32; LANES] = std::array::from_fn(|lane| lane as f32 - 7.5);
+        int(simd.round_to_int(simd.load(&ties)));
+        int(simd.mul_int(simd.load_int(&small), simd.splat_int(-77)));
+        int(simd.add_int(simd.load_int(&small), simd.splat_int(i32::MAX)));
+        int(simd.load_bytes(&self.bytes()));
+        int(simd.load_signed_bytes(&self.bytes().map(u8::cast_signed)));
+        let raw: [[u8; 64]; 8] = std::array::from_fn(|_| self.bytes());
+        let codes = raw.map(|vector| simd.load_codes(&vector));
+        let wide = self.activations::<8>();
+        let sum = wide.iter().flatten().map(|a| i32::from(*a)).sum();
+        int(simd.dot::<4, 8>(
+            &codes.map(|v| simd.shift_right_and::<4>(v, 0x0f)),
+            &wide,
+            -5,
+        ));
+        int(simd.dot::<5, 8>(&codes.map(|v| simd.shift_right_and::<3>(v, 0x1f)), &wide, 0));
+        int(simd.dot::<6, 8>(&codes.map(|v| simd.shift_right_and::<2>(v, 0x3f)), &wide, 7));
+        int(simd.dot::<6, 4>(
+            &codes
+                .map(|v| simd.shift_left_and::<2>(v, 0x3c))
+                .first_chunk()
+                .copied()
+                .unwrap(),
+            wide.first_chunk().unwrap(),
+            7,
+        ));
+        int(simd.dot_offset_128(&codes, &wide, sum));
+        // The extremes of the head-room.
+        let full = [simd.load_codes(&[0x3f; 64]); 8];
+        int(simd.dot::<6, 8>(&full, &[[127; 4]; 8], 0));
+        int(simd.dot::<6, 8>(&full, &[[-127; 4]; 8], 0));
+        int(simd.dot::<5, 8>(&[simd.load_codes(&[0x1f; 64]); 8], &[[-127; 4]; 8], 0));
+        int(simd.dot::<4, 8>(&[simd.load_codes(&[0x0f; 64]); 8], &[[-127; 4]; 8], 0));
+        int(simd.dot_offset_128(&[simd.load_codes(&[0; 64]); 8], &[[127; 4]; 8], 127 * 32));
+        let mut bytes = [0; 64];
+        simd.store_codes(simd.or_codes(codes[0], codes[1]), &mut bytes);
+        out.extend(bytes.map(u32::from));
+    }
+}
+
+#[test]
+fn every_operation_equals_the_scalar_one_on_every_tier() {
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        let Some(tier) = Tier::new(isa) else { continue };
+        for seed in 0..2000 {
+            let expected = Trace { seed }.run(Scalar);
+            assert_eq!(
+                tier.launch(Trace { seed }),
+                expected,
+                "{isa:?}, seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn half_floats_survive_a_round_trip_and_ties_go_to_even() {
+    for bits in 0..=u16::MAX {
+        let wide = half::f16_to_f32(bits);
+        if wide.is_nan() {
+            assert!(half::f16_to_f32(half::f32_to_f16(wide)).is_nan());
+        } else {
+            assert_eq!(half::f32_to_f16(wide), bits);
+        }
+    }
+    assert_eq!(half::f32_to_f16(1.0 + 2.0_f32.powi(-11)), 0x3c00);
+    assert_eq!(half::f32_to_f16(1.0 + 3.0 * 2.0_f32.powi(-11)), 0x3c02);
+    assert_eq!(half::f32_to_f16(65_519.996), 0x7bff);
+    assert_eq!(half::f32_to_f16(65_520.0), 0x7c00);
+}
