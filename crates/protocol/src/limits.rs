@@ -7,6 +7,22 @@
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Largest HTTP body.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
+/// Bodies above this size are read only while fewer than `LARGE_BODIES_MAX` others are.
+pub const LARGE_BODY_BYTES: usize = 256 << 10;
+pub const LARGE_BODIES_MAX: usize = 16;
+/// Keys of one JSON object that the server reads.
+pub const OBJECT_KEYS_MAX: usize = 256;
+/// Open HTTP connections; the next one is answered with 503 and closed.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// How long a connection may take to send a request's head, from the moment it is idle.
+pub const HEADER_READ_MS_MAX: u64 = 30_000;
+/// How long a request's body may take to arrive.
+pub const BODY_READ_MS_MAX: u64 = 60_000;
+/// How long a stream waits for its first token before its status is sent: until then a
+/// failure still has a status code of its own.
+pub const FIRST_TOKEN_WAIT_MS_MAX: u64 = 10_000;
+/// How long a client may leave sent bytes unacknowledged before its connection is cut.
+pub const READER_STALL_MS_MAX: u32 = 60_000;
 /// Largest prompt that is tokenized at all; longer text cannot fit any context we serve.
 pub const PROMPT_BYTES_MAX: usize = 8 << 20;
 /// Tokens of a prompt given as ids.
@@ -63,6 +79,7 @@ const _: () = assert!(
     "a body must fit a frame"
 );
 const _: () = assert!(PROMPT_BYTES_MAX <= BODY_BYTES_MAX);
+const _: () = assert!(LARGE_BODY_BYTES < BODY_BYTES_MAX);
 const _: () = assert!(
     PROMPT_TOKENS_MAX * 5 < FRAME_BYTES_MAX,
     "a varint id is at most 5 bytes"
