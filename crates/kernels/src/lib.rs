@@ -13,7 +13,11 @@
 )]
 
 mod isa;
+mod ops;
+mod pool;
 mod simd;
 
 pub use isa::{Isa, Kernels, UnsupportedIsa};
+pub use ops::{AttentionRow, AttentionShape, KvLayout, KvRow, PAGE_TOKENS, RopeKind, RopeTable};
+pub use pool::{Pool, THREADS_MAX};
 pub use simd::half::{bf16_to_f32, f16_to_f32, f32_to_f16};
