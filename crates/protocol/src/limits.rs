@@ -63,6 +63,27 @@ pub const RESTART_BACKOFF_MS_MIN: u64 = 20;
 pub const RESTART_BACKOFF_MS_MAX: u64 = 5_000;
 /// An engine that has not said hello by then is killed.
 pub const HELLO_MS_MAX: u64 = 10_000;
+/// A loading engine that reports no progress for this long is killed.
+pub const LOAD_SILENCE_MS_MAX: u64 = 120_000;
+/// An engine asked to exit, or killed, that is not gone by then is killed, or given up.
+pub const ENGINE_EXIT_MS_MAX: u64 = 5_000;
+/// Longest time between two looks of the supervisor at its deadlines.
+pub const SUPERVISOR_TICK_MS: u64 = 100;
+/// Messages from clients' tasks to the supervisor, one of them kept free per open stream
+/// for its cancel.
+pub const SUPERVISOR_INBOX_MAX: usize = 4096;
+/// Request bytes that the ledger holds at once.
+pub const LEDGER_BYTES_MAX: usize = 1 << 30;
+/// Last bytes of a choice's text kept to check what an engine says about them again.
+pub const TEXT_TAIL_BYTES_MAX: usize = 4096;
+
+/// Requests remembered as guilty, and for how long each.
+pub const QUARANTINED_MAX: usize = 1024;
+pub const QUARANTINE_MS: u64 = 600_000;
+/// Deaths of the engine with only this request in it before it is quarantined.
+pub const DEATHS_ALONE_MAX: u32 = 2;
+/// How long a contained fault shows as `degraded`.
+pub const DEGRADED_MS: u64 = 60_000;
 
 /// `Retry-After` we may send, in seconds: some clients sleep as long as it says.
 pub const RETRY_AFTER_S_MIN: u32 = 1;
@@ -86,5 +107,11 @@ const _: () = assert!(
 );
 const _: () = assert!(QUEUE_REQUESTS_MAX <= ENGINE_REQUESTS_MAX);
 const _: () = assert!(SLOTS_MAX <= ENGINE_REQUESTS_MAX);
+const _: () = assert!(
+    2 * (QUEUE_REQUESTS_MAX + ENGINE_REQUESTS_MAX) <= SUPERVISOR_INBOX_MAX,
+    "every open stream needs room for its submission and its cancel"
+);
+const _: () = assert!(2 * STOP_STRING_BYTES_MAX <= TEXT_TAIL_BYTES_MAX);
+const _: () = assert!(FRAME_BYTES_MAX < LEDGER_BYTES_MAX);
 const _: () = assert!(RETRY_AFTER_S_MIN <= RETRY_AFTER_S_MAX);
 const _: () = assert!(RESTART_BACKOFF_MS_MIN <= RESTART_BACKOFF_MS_MAX);
