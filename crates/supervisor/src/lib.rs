@@ -1,1 +1,42 @@
-//! placeholder
+//! The part of Relight that must not die: it keeps the ledger of requests and committed
+//! tokens, owns the engine's life, and gives every client each byte of its answer once,
+//! however often the engine dies meanwhile.
+//!
+//! ```text
+//!   Handle ──messages──> supervisor thread ──frames──> engine process
+//!     │                    shell: clocks, pipe, child       (disposable)
+//!   RequestStream <──────  Core: handle(now, Input), no I/O
+//! ```
+//!
+//! Absent on purpose: HTTP, and anything that knows a model. An engine is whatever speaks
+//! `relight_protocol` on its standard input.
+
+#![cfg_attr(not(test), expect(dead_code, reason = "the core follows"))]
+#![cfg_attr(
+    test,
+    allow(
+        dead_code,
+        unused,
+        clippy::allow_attributes,
+        reason = "the core follows"
+    )
+)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the supervisor keeps the engine's arenas in memfds and hands them over through /proc, \
+     so it runs on Linux only"
+);
+
+mod arenas;
+pub mod blame;
+mod config;
+mod handle;
+mod health;
+mod shell;
+mod stream;
+
+pub use config::{Bounds, EngineCommand, StartError, SupervisorConfig};
+pub use handle::{DrainReport, Handle, Supervisor, SupervisorThread};
+pub use health::{Health, LoadProgress, Recoveries, Snapshot, Status};
+pub use stream::{RequestStream, StreamEvent};
