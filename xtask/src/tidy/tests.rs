@@ -1,0 +1,145 @@
+use super::graph::{Edge, check_edges};
+use super::ratchet::Counts;
+use super::source::{FILE_LINES_MAX, FUNCTION_LINES_MAX, Source};
+use super::*;
+
+fn messages(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(ToString::to_string).collect()
+}
+
+fn check_source(file: &str, content: &str) -> Vec<String> {
+    messages(&Source::parse(file, content).unwrap().check())
+}
+
+#[test]
+fn the_repository_is_tidy() {
+    let found = findings(&Workspace::of_this_crate().unwrap()).unwrap();
+    assert!(found.is_empty(), "{:#?}", messages(&found));
+}
+
+#[test]
+fn a_module_without_docs_is_found() {
+    assert_eq!(
+        check_source("crates/model/src/spec.rs", "pub struct Spec;\n"),
+        ["crates/model/src/spec.rs:1: a module opens with `//!` docs"]
+    );
+    assert!(check_source("crates/model/src/spec.rs", "//! Specs.\npub struct Spec;\n").is_empty());
+    assert!(check_source("crates/model/src/spec/tests.rs", "use super::*;\n").is_empty());
+}
+
+#[test]
+fn a_function_is_measured_between_its_braces_without_blanks_and_comments() {
+    let source = |lines: usize| {
+        let body = "    work();\n\n    // why\n".repeat(lines);
+        format!("//! Docs.\nfn long() {{\n{body}}}\n")
+    };
+    assert!(check_source("crates/model/src/a.rs", &source(FUNCTION_LINES_MAX)).is_empty());
+    assert_eq!(
+        check_source("crates/model/src/a.rs", &source(FUNCTION_LINES_MAX + 1)),
+        ["crates/model/src/a.rs:2: `long` has 71 lines; at most 70"]
+    );
+}
+
+#[test]
+fn a_file_is_measured_without_blanks_and_comments() {
+    let source = |lines: usize| format!("//! Docs.\n{}", "// why\n\nuse std::fmt;\n".repeat(lines));
+    assert!(check_source("crates/model/src/a.rs", &source(FILE_LINES_MAX)).is_empty());
+    assert_eq!(
+        check_source("crates/model/src/a.rs", &source(FILE_LINES_MAX + 1)),
+        ["crates/model/src/a.rs: 501 lines of code; at most 500"]
+    );
+}
+
+#[test]
+fn unsafe_code_outside_its_places_is_found() {
+    let source = "//! Docs.\nfn read() {\n    unsafe { work() }\n}\n";
+    assert_eq!(
+        check_source("crates/model/src/a.rs", source),
+        ["crates/model/src/a.rs:3: unsafe code stands in `kernels` and in the engine's arena only"]
+    );
+    assert!(check_source("crates/kernels/src/a.rs", source).is_empty());
+    assert!(check_source("crates/engine/src/arena.rs", source).is_empty());
+    assert_eq!(
+        check_source(
+            "crates/gguf/src/a.rs",
+            "//! D.\nunsafe fn f() {}\nunsafe impl Send for A {}\n"
+        )
+        .len(),
+        2
+    );
+}
+
+#[test]
+fn the_front_asserts_only_in_tests_and_constants() {
+    let live = "//! Docs.\nfn f() {\n    assert_eq!(1, 1);\n}\n";
+    assert_eq!(
+        check_source("crates/server/src/a.rs", live),
+        ["crates/server/src/a.rs:3: `assert_eq!` in the process that must not die"]
+    );
+    assert!(check_source("crates/engine/src/a.rs", live).is_empty());
+    let elsewhere = "//! Docs.\nconst _: () = assert!(1 < 2);\n#[cfg(test)]\nmod a {\n    fn f() { assert!(true); }\n}\n";
+    assert!(check_source("crates/server/src/a.rs", elsewhere).is_empty());
+}
+
+#[test]
+fn words_names_and_places_are_found() {
+    let mark = concat!("// TO", "DO: later");
+    assert_eq!(text::check("crates/model/src/a.rs", mark).len(), 1);
+    assert_eq!(
+        text::check("docs/a.md", concat!("see /wo", "rk/main")).len(),
+        1
+    );
+    assert_eq!(text::check("crates/model/src/utils.rs", "").len(), 1);
+    assert_eq!(text::check("crates/model/src/helpers/mod.rs", "").len(), 1);
+    assert!(text::check("crates/model/src/tokenizer.rs", "// the worker's home\n").is_empty());
+}
+
+#[test]
+fn large_files_and_model_files_are_found() {
+    assert_eq!(text::check_size("docs/picture.png", (1 << 20) + 1).len(), 1);
+    assert_eq!(text::check_size("crates/model/tests/a.gguf", 1000).len(), 1);
+    assert!(text::check_size("oracle/tiny/llama-gqa.gguf", 300_000).is_empty());
+}
+
+#[test]
+fn the_readme_shows_both_commands_on_its_first_screen() {
+    assert!(
+        text::check_readme_screen("# Relight\n    cargo run --release\n    cargo xtask test\n")
+            .is_empty()
+    );
+    let late = format!(
+        "# Relight\n    cargo run --release\n{}    cargo xtask test\n",
+        "\n".repeat(40)
+    );
+    assert_eq!(text::check_readme_screen(&late).len(), 1);
+}
+
+#[test]
+fn a_dependency_against_the_table_is_found() {
+    let edge = |from: &str, to: &str, only_for_tests| Edge {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        only_for_tests,
+    };
+    let check = |edge: Edge| messages(&check_edges(&[], &[edge]));
+    assert_eq!(
+        check(edge("server", "engine", false)),
+        ["crates/server/Cargo.toml: server may not depend on engine"]
+    );
+    assert_eq!(check(edge("kernels", "gguf", true)).len(), 1);
+    assert_eq!(check(edge("xtask", "protocol", false)).len(), 1);
+    assert_eq!(check(edge("cli", "tiny-model", false)).len(), 1);
+    assert!(check(edge("cli", "tiny-model", true)).is_empty());
+    assert!(check(edge("engine", "model", false)).is_empty());
+    assert_eq!(check_edges(&["novel".to_owned()], &[]).len(), 1);
+}
+
+#[test]
+fn a_count_above_its_ratchet_is_found() {
+    let mut counts = Counts::default();
+    let blocks = "unsafe { work() }; ".repeat(2000);
+    let source =
+        Source::parse("crates/kernels/src/a.rs", &format!("fn f() {{ {blocks} }}")).unwrap();
+    counts.add(&source);
+    assert_eq!(counts.check().len(), 1);
+}
