@@ -1,0 +1,92 @@
+//! A backend for tests whose logits are a hash of the whole token prefix, read back through
+//! the pages: a wrong page table, a stale page or a wrong copy gives other logits.
+
+use relight_protocol::limits::PAGE_TOKENS;
+
+use crate::backend::{Backend, BackendError, Batch};
+use crate::pages::PageId;
+use crate::seeded::mix;
+
+#[derive(Debug)]
+pub(crate) struct FakeBackend {
+    vocabulary: usize,
+    /// One word per token of every page: a hash of all tokens up to it.
+    cells: Vec<u64>,
+    /// Rows computed so far.
+    pub(crate) rows: usize,
+    /// Tokens copied from page to page so far.
+    pub(crate) copied: usize,
+}
+
+impl FakeBackend {
+    pub(crate) fn new(vocabulary: usize, page_count: usize) -> Self {
+        let cells = page_count * PAGE_TOKENS;
+        Self {
+            vocabulary,
+            // Rubbish that differs from place to place: reading it is always wrong.
+            cells: (0..cells as u64).map(|cell| mix(!cell)).collect(),
+            rows: 0,
+            copied: 0,
+        }
+    }
+
+    fn cell(&self, table: &[u32], position: usize) -> usize {
+        let page = table[position / PAGE_TOKENS] as usize;
+        page * PAGE_TOKENS + position % PAGE_TOKENS
+    }
+
+    fn prefix_hash(&self, table: &[u32], count: usize) -> u64 {
+        (0..count).fold(0, |hash, position| {
+            mix(hash ^ self.cells[self.cell(table, position)])
+        })
+    }
+}
+
+impl Backend for FakeBackend {
+    fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn page_count(&self) -> u32 {
+        u32::try_from(self.cells.len() / PAGE_TOKENS).unwrap()
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) -> Result<(), BackendError> {
+        logits.clear();
+        for row in batch.rows {
+            let table = batch.sequences[row.sequence as usize];
+            let position = row.position as usize;
+            let before = self.prefix_hash(table, position);
+            let cell = self.cell(table, position);
+            self.cells[cell] = mix(before ^ (u64::from(row.token) + 1));
+            self.rows += 1;
+            if row.logits {
+                let hash = self.prefix_hash(table, position + 1);
+                logits.extend((0..self.vocabulary).map(|token| logit(hash, token)));
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {
+        let source = source.0 as usize * PAGE_TOKENS;
+        let target = target.0 as usize * PAGE_TOKENS;
+        self.cells.copy_within(source..source + tokens, target);
+        self.copied += tokens;
+    }
+}
+
+/// Uniform in [-4, 4).
+fn logit(hash: u64, token: usize) -> f32 {
+    let bits = mix(hash ^ mix(token as u64)) >> 48;
+    f32::from(u16::try_from(bits).unwrap()) / 8192.0 - 4.0
+}
+
+/// Index of the greatest value.
+pub(crate) fn argmax(logits: &[f32]) -> u32 {
+    let best = logits
+        .iter()
+        .enumerate()
+        .max_by(|left, right| left.1.total_cmp(right.1));
+    u32::try_from(best.unwrap().0).unwrap()
+}

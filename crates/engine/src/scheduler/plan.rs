@@ -1,0 +1,126 @@
+//! The next step, decided.
+
+use super::Scheduler;
+use crate::backend::{Batch, Row};
+use crate::pages::PageId;
+use crate::sequence::{Sequence, SequenceKey};
+
+/// State to be copied from page to page. Nobody holds the source for it: it stays what it
+/// is until the step writes, because copies are made before that, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageCopy {
+    pub source: PageId,
+    pub target: PageId,
+    pub tokens: usize,
+}
+
+/// What one sequence contributes to a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub key: SequenceKey,
+    pub rows: usize,
+    /// Whether its last row's logits are wanted: a token is drawn then.
+    pub draws: bool,
+}
+
+/// One step.
+#[derive(Debug, Default)]
+pub struct StepPlan {
+    copies: Vec<PageCopy>,
+    parts: Vec<Part>,
+    rows: Vec<Row>,
+    tables: Vec<Vec<u32>>,
+}
+
+impl StepPlan {
+    #[must_use]
+    pub fn copies(&self) -> &[PageCopy] {
+        &self.copies
+    }
+
+    /// In the order of the batch's sequences, and so of its rows of logits.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Calls `compute` with the batch of this step.
+    pub fn with_batch<T>(&self, compute: impl FnOnce(&Batch<'_>) -> T) -> T {
+        let sequences: Vec<&[u32]> = self.tables.iter().map(Vec::as_slice).collect();
+        compute(&Batch {
+            rows: &self.rows,
+            sequences: &sequences,
+        })
+    }
+
+    /// Adds the next `count` tokens of a sequence.
+    fn add(&mut self, sequence: &Sequence, count: usize) {
+        assert!(
+            sequence.may_write(count),
+            "a step would write a page that others see"
+        );
+        let draws = count == sequence.remaining();
+        let index = self.tables.len();
+        let start = sequence.computed();
+        let tokens = sequence.tokens().iter().enumerate();
+        for (position, token) in tokens.skip(start).take(count) {
+            self.rows.push(Row {
+                token: *token,
+                position: narrow(position),
+                sequence: narrow(index),
+                logits: draws && position + 1 == start + count,
+            });
+        }
+        self.parts.push(Part {
+            key: sequence.key,
+            rows: count,
+            draws,
+        });
+        let table = sequence.pages().iter().map(|page| page.id().0);
+        self.tables.push(table.collect());
+    }
+}
+
+/// Positions and batch indexes are bounded far below 2^32 by the limits.
+fn narrow(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+impl Scheduler {
+    /// Fills the step: sequences that lack one token first, then chunks of the others.
+    pub(super) fn compose(&self, copies: Vec<PageCopy>) -> StepPlan {
+        let mut plan = StepPlan {
+            copies,
+            ..StepPlan::default()
+        };
+        let mut budget = self.config.batch_rows;
+        let mut prompts = Vec::new();
+        for sequence in &self.running {
+            if sequence.remaining() == 1 {
+                plan.add(sequence, 1);
+                budget -= 1;
+            } else {
+                prompts.push(sequence);
+            }
+        }
+        prompts.sort_by_key(|sequence| (self.urgency(sequence), sequence.arrival));
+        for sequence in prompts {
+            let count = sequence.remaining().min(self.config.chunk_rows).min(budget);
+            if count > 0 {
+                plan.add(sequence, count);
+                budget -= count;
+            }
+        }
+        plan
+    }
+}
