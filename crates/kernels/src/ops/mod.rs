@@ -34,7 +34,7 @@ fn load_padded<S: Simd>(simd: S, source: &[f32]) -> S::F {
 
 /// Stores as many lanes as `target` has room for, at most 16.
 #[inline(always)]
-fn store_partial<S: Simd>(simd: S, value: S::F, target: &mut [f32]) {
+pub(crate) fn store_partial<S: Simd>(simd: S, value: S::F, target: &mut [f32]) {
     if let Some(full) = target.first_chunk_mut::<LANES>() {
         return simd.store(value, full);
     }

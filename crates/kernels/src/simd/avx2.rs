@@ -128,15 +128,6 @@ impl Simd for Avx2 {
         })
     }
     #[inline(always)]
-    fn store_f16(self, value: F, target: &mut [u16; LANES]) {
-        let (low, high) = target.split_at_mut(LANES / 2);
-        let rounded = value.map(|half| pure!(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(half)));
-        // SAFETY: `low` has 8 values of 16 bits; the store needs no alignment.
-        unsafe { _mm_storeu_si128(low.as_mut_ptr().cast(), rounded[0]) };
-        // SAFETY: `high` has 8 values of 16 bits; the store needs no alignment.
-        unsafe { _mm_storeu_si128(high.as_mut_ptr().cast(), rounded[1]) };
-    }
-    #[inline(always)]
     fn load_bf16(self, source: &[u16; LANES]) -> F {
         halves(source).map(|half| {
             // SAFETY: `half` points at 8 values of 16 bits; the load needs no alignment.
@@ -209,13 +200,6 @@ impl Simd for Avx2 {
         [pure!(_mm256_set1_epi32(value)); 2]
     }
     #[inline(always)]
-    fn load_int(self, source: &[i32; LANES]) -> I {
-        halves(source).map(|half| {
-            // SAFETY: `half` points at 8 integers; the load needs no alignment.
-            unsafe { _mm256_loadu_si256(half.cast()) }
-        })
-    }
-    #[inline(always)]
     fn store_int(self, value: I, target: &mut [i32; LANES]) {
         let (low, high) = target.split_at_mut(LANES / 2);
         // SAFETY: `low` has 8 integers; the store needs no alignment.
@@ -226,10 +210,6 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn add_int(self, a: I, b: I) -> I {
         both!(_mm256_add_epi32, a, b)
-    }
-    #[inline(always)]
-    fn mul_int(self, a: I, b: I) -> I {
-        both!(_mm256_mullo_epi32, a, b)
     }
     #[inline(always)]
     fn load_bytes(self, source: &[u8; LANES]) -> I {

@@ -97,12 +97,6 @@ impl Simd for Avx512 {
         pure!(_mm512_cvtph_ps(bits))
     }
     #[inline(always)]
-    fn store_f16(self, value: __m512, target: &mut [u16; LANES]) {
-        let rounded = pure!(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value));
-        // SAFETY: 32 bytes are writable; the store needs no alignment.
-        unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), rounded) };
-    }
-    #[inline(always)]
     fn load_bf16(self, source: &[u16; LANES]) -> __m512 {
         // SAFETY: 32 bytes are readable; the load needs no alignment.
         let bits = unsafe { _mm256_loadu_si256(source.as_ptr().cast()) };
@@ -167,11 +161,6 @@ impl Simd for Avx512 {
         pure!(_mm512_set1_epi32(value))
     }
     #[inline(always)]
-    fn load_int(self, source: &[i32; LANES]) -> __m512i {
-        // SAFETY: 64 bytes are readable; the load needs no alignment.
-        unsafe { _mm512_loadu_si512(source.as_ptr().cast()) }
-    }
-    #[inline(always)]
     fn store_int(self, value: __m512i, target: &mut [i32; LANES]) {
         // SAFETY: 64 bytes are writable; the store needs no alignment.
         unsafe { _mm512_storeu_si512(target.as_mut_ptr().cast(), value) };
@@ -179,10 +168,6 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn add_int(self, a: __m512i, b: __m512i) -> __m512i {
         pure!(_mm512_add_epi32(a, b))
-    }
-    #[inline(always)]
-    fn mul_int(self, a: __m512i, b: __m512i) -> __m512i {
-        pure!(_mm512_mullo_epi32(a, b))
     }
     #[inline(always)]
     fn load_bytes(self, source: &[u8; LANES]) -> __m512i {

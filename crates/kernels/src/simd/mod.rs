@@ -39,8 +39,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn store(self, value: Self::F, target: &mut [f32; LANES]);
     /// Widens IEEE half floats, exactly.
     fn load_f16(self, source: &[u16; LANES]) -> Self::F;
-    /// Rounds to the nearest half float, ties to even.
-    fn store_f16(self, value: Self::F, target: &mut [u16; LANES]);
     /// Widens bfloat16, exactly.
     fn load_bf16(self, source: &[u16; LANES]) -> Self::F;
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
@@ -64,10 +62,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn pow2(self, a: Self::I) -> Self::F;
 
     fn splat_int(self, value: i32) -> Self::I;
-    fn load_int(self, source: &[i32; LANES]) -> Self::I;
     fn store_int(self, value: Self::I, target: &mut [i32; LANES]);
     fn add_int(self, a: Self::I, b: Self::I) -> Self::I;
-    fn mul_int(self, a: Self::I, b: Self::I) -> Self::I;
     /// Widens 16 unsigned bytes.
     fn load_bytes(self, source: &[u8; LANES]) -> Self::I;
     /// Widens 16 signed bytes.

@@ -41,10 +41,6 @@ impl Simd for Scalar {
         lanes(source, half::f16_to_f32)
     }
     #[inline(always)]
-    fn store_f16(self, value: F, target: &mut [u16; LANES]) {
-        *target = lanes(&value, half::f32_to_f16);
-    }
-    #[inline(always)]
     fn load_bf16(self, source: &[u16; LANES]) -> F {
         lanes(source, half::bf16_to_f32)
     }
@@ -102,20 +98,12 @@ impl Simd for Scalar {
         [value; LANES]
     }
     #[inline(always)]
-    fn load_int(self, source: &I) -> I {
-        *source
-    }
-    #[inline(always)]
     fn store_int(self, value: I, target: &mut I) {
         *target = value;
     }
     #[inline(always)]
     fn add_int(self, a: I, b: I) -> I {
         pairs(&a, &b, i32::wrapping_add)
-    }
-    #[inline(always)]
-    fn mul_int(self, a: I, b: I) -> I {
-        pairs(&a, &b, i32::wrapping_mul)
     }
     #[inline(always)]
     fn load_bytes(self, source: &[u8; LANES]) -> I {

@@ -71,13 +71,11 @@ impl Kernel for Trace {
         let halves: [u16; LANES] = std::array::from_fn(|_| next(&mut self.seed) as u16);
         float(simd.load_f16(&halves));
         float(simd.load_bf16(&halves));
-        let small: [i32; LANES] =
-            std::array::from_fn(|_| (next(&mut self.seed) % 254) as i32 - 126);
-        float(simd.pow2(simd.load_int(&small)));
-        float(simd.int_to_float(simd.load_int(&small)));
-        let mut rounded = [0_u16; LANES];
-        simd.store_f16(a, &mut rounded);
-        out.extend(rounded.map(u32::from));
+        let small: [f32; LANES] =
+            std::array::from_fn(|_| (next(&mut self.seed) % 254) as f32 - 126.0);
+        let small = simd.round_to_int(simd.load(&small));
+        float(simd.pow2(small));
+        float(simd.int_to_float(small));
 
         self.trace_integers(simd, &mut out);
         out
@@ -86,7 +84,8 @@ impl Kernel for Trace {
 
 impl Trace {
     fn trace_integers<S: Simd>(&mut self, simd: S, out: &mut Vec<u32>) {
-        let small: [i32; LANES] = std::array::from_fn(|lane| lane as i32 * 1_000_003);
+        let small: [f32; LANES] = std::array::from_fn(|lane| lane as f32 * 1_000_003.0);
+        let small = simd.round_to_int(simd.load(&small));
         let mut int = |value: S::I| {
             let mut lanes = [0; LANES];
             simd.store_int(value, &mut lanes);
@@ -94,8 +93,7 @@ impl Trace {
         };
         let ties: [f32; LANES] = std::array::from_fn(|lane| lane as f32 - 7.5);
         int(simd.round_to_int(simd.load(&ties)));
-        int(simd.mul_int(simd.load_int(&small), simd.splat_int(-77)));
-        int(simd.add_int(simd.load_int(&small), simd.splat_int(i32::MAX)));
+        int(simd.add_int(small, simd.splat_int(i32::MAX)));
         int(simd.load_bytes(&self.bytes()));
         int(simd.load_signed_bytes(&self.bytes().map(u8::cast_signed)));
         let raw: [[u8; 64]; 8] = std::array::from_fn(|_| self.bytes());

@@ -1,0 +1,188 @@
+//! Matrix products `out[m][n] = sum over k of weights[n][k] * activations[m][k]`.
+//!
+//! ```text
+//! for each unit of work (some strips x some rows m), on any thread:
+//!     for each block of rows:             64 rows, or up to 8 in registers
+//!         for each strip:
+//!             acc[m] = 0
+//!             for each group of the strip, k ascending:
+//!                 unpack codes and scales, once
+//!                 for each m: acc[m] = chain(acc[m], codes, scales, activations[m])
+//!             out[m][strip] = acc[m]
+//! ```
+//!
+//! The chain of an output is the one of [`crate::reference`], whatever the unit, the block of
+//! rows and the instruction set: its sums are never split and never reordered.
+
+#![expect(
+    unsafe_code,
+    reason = "threads write different columns of the same output rows"
+)]
+
+mod float;
+mod gather;
+mod quantized;
+
+use std::ops::Range;
+
+use crate::ops::store_partial;
+use crate::pool::Disjoint;
+use crate::simd::{Kernel, Simd};
+use crate::tiles::decode;
+use crate::tiles::{STRIP_ROWS, Tiles};
+use crate::{Activations, Format, Kernels, Pool};
+
+/// Rows of activations whose accumulators (64 x 16 f32 = 4 KiB) stay in the L1 cache while a
+/// strip passes, with their activations of a whole row of 4096 columns (64 x 6 KiB) in the L2.
+const ROWS_MAX: usize = 64;
+
+/// A unit of work has about this many bytes of weights: more than a thread needs to amortise
+/// fetching the unit, less than an L2 cache, because blocks of rows pass over it again.
+const UNIT_BYTES: usize = 64 << 10;
+
+/// Units per thread that even out threads of different speed.
+const UNITS_PER_THREAD: usize = 4;
+
+/// Where a unit's results go: columns of some rows of the output.
+pub(crate) struct Output<'a> {
+    out: &'a Disjoint<'a, f32>,
+    stride: usize,
+    /// Columns of the output: rows of the weights.
+    cols: usize,
+}
+
+impl Output<'_> {
+    /// Stores the 16 outputs of `strip` for row `m`, or as many as the matrix has.
+    #[inline(always)]
+    fn store<S: Simd>(&self, simd: S, m: usize, strip: usize, value: S::F) {
+        let first = strip * STRIP_ROWS;
+        let start = m * self.stride + first;
+        let len = STRIP_ROWS.min(self.cols - first);
+        // SAFETY: only the unit that owns this strip and this row takes these columns.
+        let target = unsafe { self.out.slice(start..start + len) };
+        store_partial(simd, value, target);
+    }
+}
+
+/// Strips and rows that one thread computes.
+pub(crate) struct Unit<'a> {
+    tiles: &'a Tiles<'a>,
+    activations: &'a Activations,
+    strips: Range<usize>,
+    rows: Range<usize>,
+    output: Output<'a>,
+}
+
+impl Kernel for Unit<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.tiles.format() {
+            Format::F32 => float::run(simd, &self, &float::F32),
+            Format::F16 => float::run(simd, &self, &float::F16),
+            Format::Bf16 => float::run(simd, &self, &float::Bf16),
+            Format::Q8_0 => quantized::run::<decode::Q8_0, S>(simd, &self),
+            Format::Q4_0 => quantized::run::<decode::Q4_0, S>(simd, &self),
+            Format::Q4_1 => quantized::run::<decode::Q4_1, S>(simd, &self),
+            Format::Q5_0 => quantized::run::<decode::Q5_0, S>(simd, &self),
+            Format::Q5_1 => quantized::run::<decode::Q5_1, S>(simd, &self),
+            Format::Q4K => quantized::run::<decode::Q4K, S>(simd, &self),
+            Format::Q5K => quantized::run::<decode::Q5K, S>(simd, &self),
+            Format::Q6K => quantized::run::<decode::Q6K, S>(simd, &self),
+        }
+    }
+}
+
+impl Kernels {
+    /// Multiplies every row of `activations` with `tiles`:
+    /// `out[m * out_stride + n]` becomes the product of row `m` and row `n` of the weights.
+    ///
+    /// # Panics
+    /// If the columns of both differ, `out` is too small, or `tiles` are quantized and
+    /// `activations` are not.
+    pub fn matmul(
+        &self,
+        pool: &Pool,
+        tiles: &Tiles<'_>,
+        activations: &Activations,
+        out: &mut [f32],
+        out_stride: usize,
+    ) {
+        let (rows, cols) = (activations.rows(), tiles.rows());
+        assert_eq!(
+            tiles.cols(),
+            activations.cols(),
+            "weights and activations fit"
+        );
+        if rows == 0 || cols == 0 {
+            return;
+        }
+        assert!(
+            cols <= out_stride && (rows - 1) * out_stride + cols <= out.len(),
+            "room for the output"
+        );
+        let plan = Plan::new(tiles, rows, pool.threads());
+        let out = Disjoint::new(out);
+        pool.for_each(plan.units(), &|index| {
+            let (strips, rows) = plan.unit(index);
+            let output = Output {
+                out: &out,
+                stride: out_stride,
+                cols,
+            };
+            self.tier.launch(Unit {
+                tiles,
+                activations,
+                strips,
+                rows,
+                output,
+            });
+        });
+    }
+}
+
+/// How a product is cut into units: a grid of strips and rows.
+struct Plan {
+    strips: usize,
+    strips_per_unit: usize,
+    rows: usize,
+    rows_per_unit: usize,
+}
+
+impl Plan {
+    fn new(tiles: &Tiles<'_>, rows: usize, threads: usize) -> Self {
+        let strips = tiles.strips();
+        let wanted = threads * UNITS_PER_THREAD;
+        let by_size = (UNIT_BYTES / tiles.strip_bytes().max(1)).max(1);
+        let strips_per_unit = by_size.min(strips.div_ceil(wanted)).max(1);
+        let columns_of_units = strips.div_ceil(strips_per_unit);
+        // With too few strips for all threads, rows are shared out too.
+        let row_blocks = rows.div_ceil(ROWS_MAX);
+        let rows_of_units = wanted.div_ceil(columns_of_units).clamp(1, row_blocks);
+        let rows_per_unit = row_blocks.div_ceil(rows_of_units) * ROWS_MAX;
+        Self {
+            strips,
+            strips_per_unit,
+            rows,
+            rows_per_unit,
+        }
+    }
+
+    fn units(&self) -> usize {
+        self.strips.div_ceil(self.strips_per_unit) * self.rows.div_ceil(self.rows_per_unit)
+    }
+
+    fn unit(&self, index: usize) -> (Range<usize>, Range<usize>) {
+        let across = self.strips.div_ceil(self.strips_per_unit);
+        let strip = index % across * self.strips_per_unit;
+        let row = index / across * self.rows_per_unit;
+        (
+            strip..(strip + self.strips_per_unit).min(self.strips),
+            row..(row + self.rows_per_unit).min(self.rows),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use super::*;
+use crate::sample::Sample;
+use crate::{reference, repack, tile_bytes};
+
+struct Case {
+    format: Format,
+    /// Rows of weights.
+    n: usize,
+    /// Columns of both.
+    k: usize,
+    /// Rows of activations.
+    m: usize,
+    weights: Vec<u8>,
+    values: Vec<f32>,
+    /// By the specification, (m, n).
+    expected: Vec<f32>,
+}
+
+impl Case {
+    fn new(sample: &mut Sample, format: Format, n: usize, k: usize, m: usize) -> Self {
+        let source = sample.weights(format, n, k);
+        let values = sample.activations(m, k);
+        let rows = || source.chunks_exact(format.row_bytes(k));
+        let products = values
+            .chunks_exact(k)
+            .flat_map(|values| rows().map(move |row| reference::dot(format, row, values)));
+        let expected = products.collect();
+        let mut weights = vec![0; tile_bytes(format, n, k)];
+        repack(format, n, k, &source, &mut weights);
+        Self {
+            format,
+            n,
+            k,
+            m,
+            weights,
+            values,
+            expected,
+        }
+    }
+
+    /// Demands the same bits on every tier, and nothing written between the rows.
+    fn check(&self, threads: usize) {
+        let tiles = Tiles::new(self.format, self.n, self.k, &self.weights).unwrap();
+        let (pool, stride) = (Pool::new(threads), self.n + 3);
+        for kernels in Kernels::available() {
+            let mut activations = Activations::new();
+            activations.resize(self.m, self.k);
+            activations.values_mut().copy_from_slice(&self.values);
+            kernels.quantize(&pool, &mut activations);
+            let untouched = 12345.0;
+            let mut out = vec![untouched; self.m * stride];
+            kernels.matmul(&pool, &tiles, &activations, &mut out, stride);
+            for (m, (row, expected)) in out
+                .chunks(stride)
+                .zip(self.expected.chunks(self.n))
+                .enumerate()
+            {
+                let bits = |values: &[f32]| {
+                    values
+                        .iter()
+                        .map(|value| value.to_bits())
+                        .collect::<Vec<_>>()
+                };
+                assert_eq!(
+                    bits(&row[..self.n]),
+                    bits(expected),
+                    "{:?} {}x{}, row {m} of {}, {:?}, {threads} threads",
+                    self.format,
+                    self.n,
+                    self.k,
+                    self.m,
+                    kernels.isa()
+                );
+                assert_eq!(row[self.n..], [untouched; 3]);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_tier_computes_the_specified_bits() {
+    let mut sample = Sample(4);
+    for format in Format::ALL {
+        for m in 1..=9 {
+            let k = if format.is_quantized() {
+                format.block_elements() * (1 + sample.below(3))
+            } else {
+                1 + sample.below(70)
+            };
+            let n = 1 + sample.below(50);
+            Case::new(&mut sample, format, n, k, m).check(1 + m % 3);
+        }
+    }
+}
+
+#[test]
+fn many_rows_are_cut_into_blocks_with_the_same_bits() {
+    let mut sample = Sample(5);
+    for format in Format::ALL {
+        for m in [16, 33, 63, 64, 65, 70, 129] {
+            let k = format.block_elements().max(32);
+            let n = 1 + sample.below(40);
+            Case::new(&mut sample, format, n, k, m).check(1 + m % 3);
+        }
+    }
+}
+
+#[test]
+fn many_strips_are_cut_into_units_with_the_same_bits() {
+    let mut sample = Sample(6);
+    for format in [Format::Q4_1, Format::Q6K, Format::F16] {
+        Case::new(&mut sample, format, 1000, 256, 3).check(3);
+    }
+}
+
+#[test]
+fn a_plan_covers_every_output_once() {
+    let bytes = vec![0; tile_bytes(Format::Q8_0, 500, 64)];
+    for n in [1, 16, 100, 500] {
+        let tiles = Tiles::new(
+            Format::Q8_0,
+            n,
+            64,
+            &bytes[..tile_bytes(Format::Q8_0, n, 64)],
+        )
+        .unwrap();
+        for (m, threads) in [(1, 1), (64, 2), (65, 8), (512, 3), (1000, 64)] {
+            let plan = Plan::new(&tiles, m, threads);
+            let mut covered = vec![0; tiles.strips() * m];
+            for (strips, rows) in (0..plan.units()).map(|unit| plan.unit(unit)) {
+                let outputs = strips.flat_map(|strip| rows.clone().map(move |row| strip * m + row));
+                outputs.for_each(|output| covered[output] += 1);
+            }
+            assert!(covered.iter().all(|count| *count == 1), "{n} {m} {threads}");
+        }
+    }
+}
+
+#[test]
+fn no_rows_are_no_work() {
+    let tiles = Tiles::new(Format::F32, 4, 0, &[]).unwrap();
+    let mut activations = Activations::new();
+    let kernels = Kernels::detect();
+    kernels.matmul(&Pool::new(2), &tiles, &activations, &mut [], 4);
+    // An empty sum is zero.
+    activations.resize(2, 0);
+    let mut out = [1.0; 8];
+    kernels.matmul(&Pool::new(2), &tiles, &activations, &mut out, 4);
+    assert_eq!(out, [0.0; 8]);
+}

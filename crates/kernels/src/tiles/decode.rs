@@ -1,0 +1,309 @@
+//! From the bytes of a strip back to codes and scales, in vectors of one lane per row.
+
+use super::GROUP_COLS;
+use crate::Format;
+use crate::simd::{LANES, Simd};
+
+/// One group of a strip: 32 columns of 16 rows.
+pub(crate) struct Group<S: Simd> {
+    /// Vector `g` holds columns `4 * g..4 * g + 4`.
+    pub(crate) codes: [S::Codes; 8],
+    pub(crate) scales: Scales<S>,
+}
+
+/// Weight = (code - offset) * d (+ m).
+pub(crate) struct Scales<S: Simd> {
+    /// Of the first and the last 16 columns; formats with one scale per group use the first.
+    pub(crate) d: [S::F; 2],
+    /// Unused by formats without a minimum.
+    pub(crate) m: S::F,
+}
+
+/// How wide the codes are: what their planes look like and how they are multiplied.
+pub(crate) trait CodeWidth {
+    /// Bytes of the planes of one group.
+    const BYTES: usize;
+
+    fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8];
+
+    /// Per lane `sum((code - offset) * activation)`, where `sum` is that of the activations.
+    fn dot<S: Simd, const N: usize>(
+        simd: S,
+        codes: &[S::Codes; N],
+        activations: &[[i8; 4]; N],
+        offset: i32,
+        sum: i32,
+    ) -> S::I;
+}
+
+pub(crate) struct Bits4;
+pub(crate) struct Bits5;
+pub(crate) struct Bits6;
+pub(crate) struct Bits8;
+
+/// The 64 bytes of vector `index`.
+#[inline(always)]
+fn vector(planes: &[u8], index: usize) -> &[u8; 64] {
+    &planes.as_chunks().0[index]
+}
+
+/// Vectors whose low four bits come from 256 bytes of nibbles.
+#[inline(always)]
+fn nibbles<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
+    std::array::from_fn(|index| {
+        let pair = simd.load_codes(vector(planes, index / 2));
+        if index % 2 == 0 {
+            simd.shift_right_and::<0>(pair, 15)
+        } else {
+            simd.shift_right_and::<4>(pair, 15)
+        }
+    })
+}
+
+impl CodeWidth for Bits4 {
+    const BYTES: usize = 256;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
+        nibbles(simd, planes)
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, const N: usize>(
+        simd: S,
+        codes: &[S::Codes; N],
+        activations: &[[i8; 4]; N],
+        offset: i32,
+        sum: i32,
+    ) -> S::I {
+        simd.dot::<4, N>(codes, activations, -offset * sum)
+    }
+}
+
+impl CodeWidth for Bits5 {
+    const BYTES: usize = 64 + 256;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
+        let plane = simd.load_codes(vector(planes, 0));
+        let low = nibbles(simd, &planes[64..]);
+        let high = [
+            simd.shift_left_and::<4>(plane, 16),
+            simd.shift_left_and::<3>(plane, 16),
+            simd.shift_left_and::<2>(plane, 16),
+            simd.shift_left_and::<1>(plane, 16),
+            simd.shift_right_and::<0>(plane, 16),
+            simd.shift_right_and::<1>(plane, 16),
+            simd.shift_right_and::<2>(plane, 16),
+            simd.shift_right_and::<3>(plane, 16),
+        ];
+        std::array::from_fn(|index| simd.or_codes(low[index], high[index]))
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, const N: usize>(
+        simd: S,
+        codes: &[S::Codes; N],
+        activations: &[[i8; 4]; N],
+        offset: i32,
+        sum: i32,
+    ) -> S::I {
+        simd.dot::<5, N>(codes, activations, -offset * sum)
+    }
+}
+
+impl CodeWidth for Bits6 {
+    const BYTES: usize = 128 + 256;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
+        let low = nibbles(simd, &planes[128..]);
+        std::array::from_fn(|index| {
+            let plane = simd.load_codes(vector(planes, index / 4));
+            let high = match index % 4 {
+                0 => simd.shift_left_and::<4>(plane, 48),
+                1 => simd.shift_left_and::<2>(plane, 48),
+                2 => simd.shift_right_and::<0>(plane, 48),
+                _ => simd.shift_right_and::<2>(plane, 48),
+            };
+            simd.or_codes(low[index], high)
+        })
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, const N: usize>(
+        simd: S,
+        codes: &[S::Codes; N],
+        activations: &[[i8; 4]; N],
+        offset: i32,
+        sum: i32,
+    ) -> S::I {
+        simd.dot::<6, N>(codes, activations, -offset * sum)
+    }
+}
+
+impl CodeWidth for Bits8 {
+    const BYTES: usize = 512;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
+        std::array::from_fn(|index| simd.load_codes(vector(planes, index)))
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, const N: usize>(
+        simd: S,
+        codes: &[S::Codes; N],
+        activations: &[[i8; 4]; N],
+        _offset: i32,
+        sum: i32,
+    ) -> S::I {
+        simd.dot_offset_128(codes, activations, sum)
+    }
+}
+
+/// A quantized format: where its scales are and what its codes mean.
+pub(crate) trait Decode {
+    type Width: CodeWidth;
+    const FORMAT: Format;
+    /// What is subtracted from a code.
+    const OFFSET: i32;
+    /// Whether there is a scale per 16 columns instead of one per 32.
+    const HALVES: bool;
+    /// Whether weights have a minimum.
+    const HAS_MIN: bool;
+    /// Bytes of the scales at the front of a block.
+    const SCALE_BYTES: usize;
+    /// Bytes of a block of 16 rows.
+    const BLOCK_BYTES: usize = Self::FORMAT.block_bytes() * LANES;
+    /// Groups per block.
+    const GROUPS: usize = Self::FORMAT.block_elements() / GROUP_COLS;
+
+    /// The scales of group `index` of a block.
+    fn scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S>;
+
+    /// Group `index` of a block.
+    #[inline(always)]
+    fn group<S: Simd>(simd: S, block: &[u8], index: usize) -> Group<S> {
+        const {
+            let planes = Self::GROUPS * Self::Width::BYTES;
+            assert!(Self::SCALE_BYTES + planes == Self::BLOCK_BYTES);
+        }
+        let (scales, planes) = block.split_at(Self::SCALE_BYTES);
+        let planes = &planes[index * Self::Width::BYTES..][..Self::Width::BYTES];
+        Group {
+            codes: Self::Width::unpack(simd, planes),
+            scales: Self::scales(simd, scales, index),
+        }
+    }
+}
+
+/// The 16 values of `N` bytes each at `bytes[at..]`.
+#[inline(always)]
+fn lanes_at<const N: usize>(bytes: &[u8], at: usize) -> &[[u8; N]; LANES] {
+    let (values, _) = bytes[at..][..N * LANES].as_chunks();
+    &values.as_chunks().0[0]
+}
+
+/// The f16 vector at `bytes[at..]`, widened.
+#[inline(always)]
+pub(crate) fn load_f16<S: Simd>(simd: S, bytes: &[u8], at: usize) -> S::F {
+    simd.load_f16(&lanes_at(bytes, at).map(u16::from_le_bytes))
+}
+
+/// The bf16 vector at `bytes[at..]`, widened.
+#[inline(always)]
+pub(crate) fn load_bf16<S: Simd>(simd: S, bytes: &[u8], at: usize) -> S::F {
+    simd.load_bf16(&lanes_at(bytes, at).map(u16::from_le_bytes))
+}
+
+/// The f32 vector at `bytes[at..]`.
+#[inline(always)]
+pub(crate) fn load_f32<S: Simd>(simd: S, bytes: &[u8], at: usize) -> S::F {
+    simd.load(&lanes_at(bytes, at).map(f32::from_le_bytes))
+}
+
+/// `d` alone.
+#[inline(always)]
+fn scale_only<S: Simd>(simd: S, scales: &[u8], _index: usize) -> Scales<S> {
+    let d = load_f16(simd, scales, 0);
+    Scales {
+        d: [d; 2],
+        m: simd.splat(0.0),
+    }
+}
+
+/// `d` and `m`.
+#[inline(always)]
+fn scale_and_min<S: Simd>(simd: S, scales: &[u8], _index: usize) -> Scales<S> {
+    let d = load_f16(simd, scales, 0);
+    Scales {
+        d: [d; 2],
+        m: load_f16(simd, scales, 2 * LANES),
+    }
+}
+
+/// Group `index` under `d`, `dmin` and 6-bit scales.
+#[inline(always)]
+fn six_bit_scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
+    let low = lanes_at::<1>(scales, 4 * LANES + index * LANES);
+    let high = lanes_at::<1>(scales, 12 * LANES + index / 2 * LANES);
+    let shift = 4 * (index % 2);
+    let scale: [u8; LANES] =
+        std::array::from_fn(|row| low[row][0] & 15 | (high[row][0] >> shift & 3) << 4);
+    let min: [u8; LANES] =
+        std::array::from_fn(|row| low[row][0] >> 4 | (high[row][0] >> shift >> 2 & 3) << 4);
+    let float = |codes| simd.int_to_float(simd.load_bytes(codes));
+    let d = simd.mul(load_f16(simd, scales, 0), float(&scale));
+    let m = simd.mul(load_f16(simd, scales, 2 * LANES), float(&min));
+    Scales {
+        d: [d; 2],
+        m: simd.sub(simd.splat(-0.0), m),
+    }
+}
+
+/// Groups `2 * index` and `2 * index + 1` of 16 columns under `d` and 8-bit scales.
+#[inline(always)]
+fn scale_per_half<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
+    let d = load_f16(simd, scales, 0);
+    let half = |half| {
+        let at = 2 * LANES + (2 * index + half) * LANES;
+        let scale = lanes_at(scales, at).map(i8::from_le_bytes);
+        simd.mul(d, simd.int_to_float(simd.load_signed_bytes(&scale)))
+    };
+    Scales {
+        d: [half(0), half(1)],
+        m: simd.splat(0.0),
+    }
+}
+
+/// Declares the type of a format: width and offset of its codes, minimum, scale per half,
+/// bytes and reader of its scales.
+macro_rules! decode {
+    ($name:ident: $width:ty, $offset:literal, $min:literal, $halves:literal, $bytes:expr, $scales:ident) => {
+        pub(crate) struct $name;
+
+        impl Decode for $name {
+            type Width = $width;
+            const FORMAT: Format = Format::$name;
+            const OFFSET: i32 = $offset;
+            const HAS_MIN: bool = $min;
+            const HALVES: bool = $halves;
+            const SCALE_BYTES: usize = $bytes;
+
+            #[inline(always)]
+            fn scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
+                $scales(simd, scales, index)
+            }
+        }
+    };
+}
+
+decode!(Q8_0: Bits8, 128, false, false, 2 * LANES, scale_only);
+decode!(Q4_0: Bits4, 8, false, false, 2 * LANES, scale_only);
+decode!(Q4_1: Bits4, 0, true, false, 4 * LANES, scale_and_min);
+decode!(Q5_0: Bits5, 16, false, false, 2 * LANES, scale_only);
+decode!(Q5_1: Bits5, 0, true, false, 4 * LANES, scale_and_min);
+decode!(Q4K: Bits4, 0, true, false, 16 * LANES, six_bit_scales);
+decode!(Q5K: Bits5, 0, true, false, 16 * LANES, six_bit_scales);
+decode!(Q6K: Bits6, 32, false, true, 18 * LANES, scale_per_half);
