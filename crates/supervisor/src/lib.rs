@@ -11,17 +11,6 @@
 //! Absent on purpose: HTTP, and anything that knows a model. An engine is whatever speaks
 //! `relight_protocol` on its standard input.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the core follows"))]
-#![cfg_attr(
-    test,
-    allow(
-        dead_code,
-        unused,
-        clippy::allow_attributes,
-        reason = "the core follows"
-    )
-)]
-
 #[cfg(not(target_os = "linux"))]
 compile_error!(
     "the supervisor keeps the engine's arenas in memfds and hands them over through /proc, \
@@ -31,8 +20,13 @@ compile_error!(
 mod arenas;
 pub mod blame;
 mod config;
+pub mod core;
+mod engine_process;
 mod handle;
 mod health;
+mod invariant;
+pub mod ledger;
+mod restart_budget;
 mod shell;
 mod stream;
 

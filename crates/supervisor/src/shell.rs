@@ -1,13 +1,26 @@
 //! The supervisor's thread: clocks, channels, the pipe and the child, around the core.
+//!
+//! The thread runs a runtime of its own, so that neither a busy HTTP server nor a stuck task
+//! there delays it. It also lives as long as the supervisor, which matters because the
+//! kernel's parent-death signal follows the thread that started the engine.
 
+use std::collections::HashMap;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use relight_protocol::Fault;
-use tokio::sync::{mpsc, watch};
+use relight_protocol::{Command, Event, Fault, FrameError, RequestId, limits};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::arenas::Arenas;
-use crate::config::SupervisorConfig;
-use crate::handle::{Control, DrainReport, Message, Report};
+use crate::config::{EngineCommand, SupervisorConfig};
+use crate::core::{Action, Core, EngineNumber, Input};
+use crate::engine_process::EngineProcess;
+use crate::handle::{Control, DrainReport, Message, Report, Submission, now};
+use crate::invariant::invariant;
+use crate::stream::{StreamEvent, StreamSender};
+
+/// Messages taken in before the engine is looked at again.
+const MESSAGES_PER_TURN_MAX: usize = 256;
 
 /// Where messages come in.
 #[derive(Debug)]
@@ -21,37 +34,275 @@ pub(crate) fn start(
     config: SupervisorConfig,
     arenas: Arenas,
     inlets: Inlets,
-    report: watch::Sender<Report>,
+    reports: watch::Sender<Report>,
 ) -> std::io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let mut engine = config.engine;
+    engine.arenas = Some(arenas.fds());
+    let shell = Shell {
+        core: Core::new(engine, config.bounds),
+        command: config.command,
+        started: now(),
+        process: None,
+        streams: HashMap::new(),
+        replies: HashMap::new(),
+        inputs: Vec::new(),
+        actions: Vec::new(),
+        is_report_due: true,
+        reports,
+        drained: Vec::new(),
+        stop: None,
+    };
     std::thread::Builder::new()
         .name("supervisor".into())
-        .spawn(move || runtime.block_on(run(config, arenas, inlets, report)))
+        .spawn(move || {
+            runtime.block_on(shell.run(inlets));
+            // Kept until here: every engine maps them through this process.
+            drop(arenas);
+        })
 }
 
-async fn run(
-    _config: SupervisorConfig,
-    _arenas: Arenas,
-    mut inlets: Inlets,
-    _report: watch::Sender<Report>,
-) {
-    loop {
+/// The core and everything it acts on.
+#[derive(Debug)]
+struct Shell {
+    core: Core,
+    command: EngineCommand,
+    started: Instant,
+    process: Option<EngineProcess>,
+    /// One per entry of the ledger.
+    streams: HashMap<RequestId, StreamSender>,
+    /// Submissions that the core has not decided on.
+    replies: HashMap<RequestId, oneshot::Sender<Result<(), Fault>>>,
+    /// From the engine, not taken in yet.
+    inputs: Vec<Input>,
+    actions: Vec<Action>,
+    is_report_due: bool,
+    reports: watch::Sender<Report>,
+    /// Who waits for the end of the shutdown.
+    drained: Vec<oneshot::Sender<DrainReport>>,
+    stop: Option<DrainReport>,
+}
+
+impl Shell {
+    async fn run(mut self, mut inlets: Inlets) {
+        self.feed(Input::Start);
+        while self.stop.is_none() {
+            let deadline_ms = self.core.next_deadline_ms();
+            self.wait(&mut inlets, deadline_ms).await;
+            for input in std::mem::take(&mut self.inputs) {
+                self.feed(input);
+            }
+            if self.now_ms() >= deadline_ms {
+                self.feed(Input::Tick);
+            }
+            self.publish();
+        }
+        self.end().await;
+    }
+
+    /// Waits for whatever comes first and takes it in.
+    async fn wait(&mut self, inlets: &mut Inlets, deadline_ms: u64) {
+        let deadline = self.started.checked_add(Duration::from_millis(deadline_ms));
+        let deadline = deadline.unwrap_or(self.started);
+        let Self {
+            process, inputs, ..
+        } = self;
+        let engine = async {
+            match process {
+                Some(process) => process.progress(inputs).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             message = inlets.messages.recv() => match message {
-                Some(Message::Submit(submission)) => {
-                    submission.reply.send(Err(Fault::EngineUnavailable)).ok();
+                Some(message) => {
+                    self.take(message);
+                    for _ in 1..MESSAGES_PER_TURN_MAX {
+                        let Ok(message) = inlets.messages.try_recv() else { break };
+                        self.take(message);
+                    }
                 }
-                Some(Message::Cancel { .. }) => {}
-                None => return,
+                // Nobody holds a handle or a stream any more.
+                None => self.feed(Input::Shutdown { drain_ms: 0 }),
             },
-            control = inlets.controls.recv() => {
-                if let Some(Control::Shutdown { reply, .. }) = control {
-                    reply.send(DrainReport { failed: 0, clean: true }).ok();
-                }
-                return;
+            Some(control) = inlets.controls.recv() => {
+                let Control::Shutdown { drain, reply } = control;
+                self.drained.push(reply);
+                let drain_ms = u64::try_from(drain.as_millis()).unwrap_or(u64::MAX);
+                self.feed(Input::Shutdown { drain_ms });
+            }
+            () = engine => {}
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Submit(submission) => {
+                let Submission {
+                    id,
+                    request,
+                    fingerprint,
+                    stream,
+                    reply,
+                } = *submission;
+                self.streams.insert(id, stream);
+                self.replies.insert(id, reply);
+                self.feed(Input::Submit {
+                    id,
+                    request,
+                    fingerprint,
+                });
+            }
+            Message::Cancel { id } => {
+                self.streams.remove(&id);
+                self.feed(Input::Cancel { id });
             }
         }
     }
+
+    /// Gives the core one input and does what follows from it.
+    fn feed(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            self.is_report_due |= !is_routine(&input);
+            let now_ms = self.now_ms();
+            self.core.handle(now_ms, input);
+            let mut actions = std::mem::take(&mut self.actions);
+            self.core.take_actions(&mut actions);
+            for action in actions.drain(..) {
+                inputs.extend(self.carry_out(action));
+            }
+            self.actions = actions;
+        }
+    }
+
+    /// Does one action. What the core must know about how it went is returned.
+    fn carry_out(&mut self, action: Action) -> Option<Input> {
+        match action {
+            Action::Spawn { engine } => Some(self.spawn(engine)),
+            Action::Send { engine, command } => self.send(engine, &command),
+            Action::Kill { engine } => {
+                self.process_of(engine).map(EngineProcess::kill);
+                None
+            }
+            Action::Admit { id } => {
+                self.reply(id, Ok(()));
+                None
+            }
+            Action::Refuse { id, fault } => {
+                self.streams.remove(&id);
+                self.reply(id, Err(fault));
+                None
+            }
+            Action::Deliver { id, event } => self.deliver(id, event),
+            Action::Stop { report } => {
+                self.stop = Some(report);
+                None
+            }
+        }
+    }
+
+    fn spawn(&mut self, engine: EngineNumber) -> Input {
+        // The former one is reaped already, or given up: then it is killed again on drop.
+        self.process = None;
+        match EngineProcess::spawn(&self.command, engine) {
+            Ok(process) => {
+                let pid = process.pid().unwrap_or_default();
+                self.process = Some(process);
+                Input::EngineSpawned { engine, pid }
+            }
+            Err(error) => Input::SpawnFailed {
+                engine,
+                message: error.to_string(),
+            },
+        }
+    }
+
+    fn send(&mut self, engine: EngineNumber, command: &Command) -> Option<Input> {
+        let error: FrameError = self.process_of(engine)?.send(command).err()?;
+        match command {
+            Command::Submit { id, .. } => Some(Input::SubmitTooLarge { id: *id }),
+            Command::Load(_) | Command::Cancel { .. } | Command::Shutdown => {
+                Some(Input::PipeBroken { engine, error })
+            }
+        }
+    }
+
+    fn process_of(&mut self, engine: EngineNumber) -> Option<&mut EngineProcess> {
+        self.process
+            .as_mut()
+            .filter(|process| process.number() == engine)
+    }
+
+    fn reply(&mut self, id: RequestId, answer: Result<(), Fault>) {
+        let reply = self.replies.remove(&id);
+        if invariant!(reply.is_some(), %id, "a submission is answered twice") {
+            // A caller that is gone by now has dropped its stream too, which cancels.
+            reply.map(|reply| reply.send(answer).is_ok());
+        }
+    }
+
+    fn deliver(&mut self, id: RequestId, event: StreamEvent) -> Option<Input> {
+        if event.is_last() {
+            if let Some(stream) = self.streams.remove(&id) {
+                stream.finish(event);
+            }
+            return None;
+        }
+        let stream = self.streams.get_mut(&id)?;
+        let too_slow = stream.push(event).is_err();
+        too_slow.then_some(Input::ReaderTooSlow { id })
+    }
+
+    fn publish(&mut self) {
+        let published = now();
+        let age = published.saturating_duration_since(self.reports.borrow().published);
+        let is_old = age >= Duration::from_millis(limits::SUPERVISOR_TICK_MS);
+        if !is_old && !self.is_report_due {
+            return;
+        }
+        self.is_report_due = false;
+        self.reports.send_replace(Report {
+            health: self.core.health(),
+            snapshot: self.core.snapshot(),
+            published,
+            hopeless: self.core.hopeless(),
+        });
+    }
+
+    /// The engine goes before anybody is told that the supervisor has ended.
+    async fn end(mut self) {
+        if let Some(process) = &mut self.process {
+            let bound = Duration::from_millis(limits::ENGINE_EXIT_MS_MAX);
+            if tokio::time::timeout(bound, process.reap()).await.is_err() {
+                tracing::error!(pid = process.pid(), "the engine does not go away");
+            }
+        }
+        self.is_report_due = true;
+        self.publish();
+        for reply in self.drained {
+            if let (Some(report), false) = (self.stop, reply.is_closed()) {
+                reply.send(report).ok();
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        let elapsed = now().saturating_duration_since(self.started);
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Inputs that come once per token and change nothing that must be published at once.
+fn is_routine(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::EngineEvent {
+            event: Event::Delta(_) | Event::Accepted(_) | Event::ChoiceFinished(_),
+            ..
+        }
+    )
 }

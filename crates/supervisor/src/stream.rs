@@ -108,6 +108,8 @@ impl Drop for RequestStream {
 pub(crate) struct StreamSender {
     events: mpsc::Sender<StreamEvent>,
     last: mpsc::OwnedPermit<StreamEvent>,
+    /// The reader has missed an event, so it may see none but the last.
+    has_gap: bool,
 }
 
 /// The reader's buffer is full.
@@ -119,14 +121,28 @@ impl StreamSender {
     pub(crate) fn channel(events_max: usize) -> Option<(Self, mpsc::Receiver<StreamEvent>)> {
         let (events, receiver) = mpsc::channel(events_max.saturating_add(1));
         let last = events.clone().try_reserve_owned().ok()?;
-        Some((Self { events, last }, receiver))
+        let sender = Self {
+            events,
+            last,
+            has_gap: false,
+        };
+        Some((sender, receiver))
     }
 
     /// Buffers an event that is not the last. A reader that is gone counts as fast.
-    pub(crate) fn push(&self, event: StreamEvent) -> Result<(), ReaderTooSlow> {
+    ///
+    /// # Errors
+    /// Once if the buffer is full. The event and those after it are dropped.
+    pub(crate) fn push(&mut self, event: StreamEvent) -> Result<(), ReaderTooSlow> {
+        if self.has_gap {
+            return Ok(());
+        }
         match self.events.try_send(event) {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(ReaderTooSlow),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.has_gap = true;
+                Err(ReaderTooSlow)
+            }
         }
     }
 

@@ -33,7 +33,7 @@ fn cancels(mut messages: mpsc::Receiver<Message>) -> usize {
 
 #[test]
 fn a_stream_dropped_before_its_end_cancels_once() {
-    let (sender, stream, messages) = stream(4);
+    let (mut sender, stream, messages) = stream(4);
     sender.push(delta(0)).unwrap();
     drop(stream);
     assert_eq!(cancels(messages), 1);
@@ -50,13 +50,14 @@ fn a_stream_read_to_its_end_does_not_cancel() {
 }
 
 #[test]
-fn a_full_buffer_refuses_events_but_keeps_room_for_the_last() {
-    let (sender, mut stream, messages) = stream(2);
+fn after_a_gap_a_reader_gets_nothing_but_the_last_event() {
+    let (mut sender, mut stream, messages) = stream(2);
     sender.push(delta(0)).unwrap();
     sender.push(delta(1)).unwrap();
     assert_eq!(sender.push(delta(2)), Err(ReaderTooSlow));
-    sender.finish(StreamEvent::Failed(Fault::Cancelled));
     assert_eq!(stream.try_next(), Some(delta(0)));
+    sender.push(delta(3)).unwrap();
+    sender.finish(StreamEvent::Failed(Fault::Cancelled));
     assert_eq!(stream.try_next(), Some(delta(1)));
     assert_eq!(
         stream.try_next(),

@@ -1,0 +1,251 @@
+//! The supervisor's state machine. It takes a time and an input, changes its state, and
+//! leaves actions to be carried out; it does no I/O and reads no clock, so a simulation
+//! drives it exactly as the shell does.
+//!
+//! ```text
+//!            Spawn        Hello         Ready
+//!   Waiting ──────> Starting ──> Loading ──> Serving
+//!      ▲  death, within budget      │  │         │ death: every request that the engine
+//!      ├────────────────────────────┴──│─────────┤ had waits for the next one, in order
+//!      │   violation: killed, Dying until reaped │
+//!      │                               │ LoadFailed: Refused, for good
+//!      └── death past the budget: Failed, then probes
+//! ```
+//!
+//! Time is in milliseconds on a clock that never goes back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use relight_protocol::{
+    Command, EngineConfig, Event, Fault, FrameError, ModelCard, Request, RequestId, limits,
+};
+
+use crate::blame::{Fingerprint, Quarantine};
+use crate::config::Bounds;
+use crate::handle::DrainReport;
+use crate::ledger::Ledger;
+use crate::restart_budget::RestartBudget;
+use crate::stream::StreamEvent;
+
+mod death;
+mod lifecycle;
+mod policy;
+mod record;
+mod requests;
+
+pub use death::{Cause, Exit};
+use lifecycle::EngineState;
+use record::Record;
+
+/// Which engine, counted from 1. What an engine says after its end is ignored by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EngineNumber(pub u64);
+
+/// What can happen to a supervisor.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Once, first.
+    Start,
+    Submit {
+        id: RequestId,
+        request: Box<Request>,
+        fingerprint: Fingerprint,
+    },
+    /// The client is gone.
+    Cancel {
+        id: RequestId,
+    },
+    /// A delivery found the reader's buffer full.
+    ReaderTooSlow {
+        id: RequestId,
+    },
+    /// A submit does not fit the pipe, together with its progress.
+    SubmitTooLarge {
+        id: RequestId,
+    },
+    EngineSpawned {
+        engine: EngineNumber,
+        pid: u32,
+    },
+    SpawnFailed {
+        engine: EngineNumber,
+        message: String,
+    },
+    EngineEvent {
+        engine: EngineNumber,
+        event: Event,
+    },
+    /// The engine's bytes are no frames.
+    PipeBroken {
+        engine: EngineNumber,
+        error: FrameError,
+    },
+    /// Reaped, and everything it had written has been handed in.
+    EngineExited {
+        engine: EngineNumber,
+        exit: Exit,
+    },
+    /// Time has passed: at least at every deadline, and every `SUPERVISOR_TICK_MS`.
+    Tick,
+    /// Finish running work for at most `drain_ms`, then end.
+    Shutdown {
+        drain_ms: u64,
+    },
+}
+
+/// What the shell is to do, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    Spawn {
+        engine: EngineNumber,
+    },
+    Send {
+        engine: EngineNumber,
+        command: Command,
+    },
+    /// SIGKILL. `EngineExited` follows once it is reaped.
+    Kill {
+        engine: EngineNumber,
+    },
+    /// The request is in the ledger.
+    Admit {
+        id: RequestId,
+    },
+    /// The request is not in the ledger and will not be.
+    Refuse {
+        id: RequestId,
+        fault: Fault,
+    },
+    Deliver {
+        id: RequestId,
+        event: StreamEvent,
+    },
+    /// Reap what is left of the engine and end.
+    Stop {
+        report: DrainReport,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Core {
+    engine_config: EngineConfig,
+    bounds: Bounds,
+    ledger: Ledger,
+    /// Entries that no live engine has, oldest first.
+    waiting: BTreeSet<RequestId>,
+    engine: EngineNumber,
+    state: EngineState,
+    pid: Option<u32>,
+    /// Of the engine that is up, or was up last.
+    card: Option<Arc<ModelCard>>,
+    /// The budget is exhausted; the next engine that gets ready ends this.
+    probing: bool,
+    budget: RestartBudget,
+    quarantine: Quarantine,
+    drain: Option<Drain>,
+    /// Smallest id given to the engine that is up.
+    oldest_sent: Option<RequestId>,
+    /// Largest id ever submitted.
+    newest_id: RequestId,
+    record: Record,
+    actions: Vec<Action>,
+}
+
+/// A shutdown that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    by_ms: u64,
+    /// Requests cut short.
+    failed: usize,
+    /// The engine had to be killed, or ended badly.
+    forced: bool,
+}
+
+impl Core {
+    /// A core that has done nothing yet. `engine_config` goes to every engine.
+    #[must_use]
+    pub fn new(engine_config: EngineConfig, bounds: Bounds) -> Self {
+        Self {
+            engine_config,
+            bounds: bounds.clamped(),
+            ledger: Ledger::default(),
+            waiting: BTreeSet::new(),
+            engine: EngineNumber(0),
+            state: EngineState::Idle,
+            pid: None,
+            card: None,
+            probing: false,
+            budget: RestartBudget::default(),
+            quarantine: Quarantine::default(),
+            drain: None,
+            oldest_sent: None,
+            newest_id: RequestId(0),
+            record: Record::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes one input in. Actions pile up until they are taken.
+    pub fn handle(&mut self, now_ms: u64, input: Input) {
+        self.record.now_ms = now_ms.max(self.record.now_ms);
+        match input {
+            Input::Start => self.start(),
+            Input::Submit {
+                id,
+                request,
+                fingerprint,
+            } => self.submit(id, request, fingerprint),
+            Input::Cancel { id } => self.cancel(id),
+            Input::ReaderTooSlow { id } => self.reader_too_slow(id),
+            Input::SubmitTooLarge { id } => self.submit_too_large(id),
+            Input::EngineSpawned { engine, pid } => self.engine_spawned(engine, pid),
+            Input::SpawnFailed { engine, message } => self.spawn_failed(engine, message),
+            Input::EngineEvent { engine, event } => self.engine_event(engine, event),
+            Input::PipeBroken { engine, error } => {
+                if engine == self.engine {
+                    self.condemn(Cause::BadFrame(error));
+                }
+            }
+            Input::EngineExited { engine, exit } => self.engine_exited(engine, exit),
+            Input::Tick => self.tick(),
+            Input::Shutdown { drain_ms } => self.shutdown(drain_ms),
+        }
+    }
+
+    /// Moves the actions that are due to the end of `target`.
+    pub fn take_actions(&mut self, target: &mut Vec<Action>) {
+        target.append(&mut self.actions);
+    }
+
+    /// The time at which a `Tick` is needed at the latest.
+    #[must_use]
+    pub fn next_deadline_ms(&self) -> u64 {
+        let regular = self.now_ms().saturating_add(limits::SUPERVISOR_TICK_MS);
+        let drain = self.drain.map_or(u64::MAX, |drain| drain.by_ms);
+        regular.min(self.state.deadline_ms()).min(drain)
+    }
+
+    /// Every open request.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.record.now_ms
+    }
+
+    fn deliver(&mut self, id: RequestId, event: StreamEvent) {
+        self.actions.push(Action::Deliver { id, event });
+    }
+
+    fn send(&mut self, command: Command) {
+        let engine = self.engine;
+        self.actions.push(Action::Send { engine, command });
+    }
+}
+
+#[cfg(test)]
+mod tests;
