@@ -246,6 +246,3 @@ impl Core {
         self.actions.push(Action::Send { engine, command });
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -254,6 +254,3 @@ impl Ledger {
         self.bytes
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -97,7 +97,6 @@ impl Shell {
             if self.now_ms() >= deadline_ms {
                 self.feed(Input::Tick);
             }
-            self.publish();
         }
         self.end().await;
     }
@@ -163,13 +162,15 @@ impl Shell {
         }
     }
 
-    /// Gives the core one input and does what follows from it.
+    /// Gives the core one input and does what follows from it. Reports come first, so that
+    /// whoever has seen a request end also sees it counted.
     fn feed(&mut self, input: Input) {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             self.is_report_due |= !is_routine(&input);
             let now_ms = self.now_ms();
             self.core.handle(now_ms, input);
+            self.publish();
             let mut actions = std::mem::take(&mut self.actions);
             self.core.take_actions(&mut actions);
             for action in actions.drain(..) {
