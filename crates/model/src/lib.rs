@@ -1,1 +1,11 @@
-//! placeholder
+//! Models as pure functions: from text to tokens and back, and from tokens to logits over
+//! weights and a view of the key/value pages. No I/O, no clock, no threads of its own.
+
+pub mod arch;
+pub mod reference;
+pub mod spec;
+
+#[cfg(test)]
+mod draft;
+#[cfg(test)]
+mod recorded;
