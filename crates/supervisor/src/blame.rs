@@ -81,3 +81,6 @@ pub(crate) fn convict(only: &mut Entry) -> bool {
     only.deaths_alone = only.deaths_alone.saturating_add(1);
     only.deaths_alone >= limits::DEATHS_ALONE_MAX
 }
+
+#[cfg(test)]
+mod tests;

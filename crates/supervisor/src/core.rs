@@ -28,6 +28,8 @@ use crate::ledger::Ledger;
 use crate::restart_budget::RestartBudget;
 use crate::stream::StreamEvent;
 
+#[cfg(test)]
+mod bench;
 mod death;
 mod lifecycle;
 mod policy;

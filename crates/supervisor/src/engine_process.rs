@@ -19,6 +19,8 @@ use crate::config::EngineCommand;
 use crate::core::{EngineNumber, Exit, Input};
 
 const READ_BYTES: usize = 64 << 10;
+/// Room that an idle outbox keeps, and written bytes that a busy one may carry along.
+const OUTBOX_KEPT_BYTES: usize = 1 << 20;
 /// A dead child's pipe holds no more than the socket's buffer; whoever goes on writing there
 /// is somebody else.
 const READS_AFTER_EXIT_MAX: usize = 1024;
@@ -160,8 +162,14 @@ impl EngineProcess {
                 }
             }
         }
+        // What is gone is dropped now and then, so that a pipe which is never quite empty does
+        // not make the outbox grow.
         if self.written == self.outbox.len() {
             self.outbox.clear();
+            self.outbox.shrink_to(OUTBOX_KEPT_BYTES);
+            self.written = 0;
+        } else if self.written > OUTBOX_KEPT_BYTES {
+            self.outbox.drain(..self.written);
             self.written = 0;
         }
     }
@@ -183,6 +191,7 @@ impl EngineProcess {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => {
+                self.is_read_over = true;
                 self.lost_pipe(&error);
                 false
             }

@@ -254,3 +254,6 @@ impl Ledger {
         self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,6 +92,9 @@ impl Shell {
             let deadline_ms = self.core.next_deadline_ms();
             self.wait(&mut inlets, deadline_ms).await;
             for input in std::mem::take(&mut self.inputs) {
+                if matches!(input, Input::EngineExited { .. }) {
+                    self.process = None;
+                }
                 self.feed(input);
             }
             if self.now_ms() >= deadline_ms {
@@ -207,7 +210,7 @@ impl Shell {
     }
 
     fn spawn(&mut self, engine: EngineNumber) -> Input {
-        // The former one is reaped already, or given up: then it is killed again on drop.
+        // The former one is gone, or given up: then it is killed once more on drop.
         self.process = None;
         match EngineProcess::spawn(&self.command, engine) {
             Ok(process) => {

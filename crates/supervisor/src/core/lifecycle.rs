@@ -174,6 +174,12 @@ impl Core {
     }
 
     fn ready(&mut self, card: ModelCard) {
+        tracing::info!(
+            engine = self.engine.0,
+            pid = self.pid,
+            load_ms = card.load_ms,
+            "engine ready"
+        );
         let former = self.card.replace(Arc::new(card));
         self.state = EngineState::Serving;
         if self.probing {
@@ -442,3 +448,6 @@ pub(super) fn out_of_turn(event: &Event) -> Violation {
     };
     Violation::OutOfTurn { event }
 }
+
+#[cfg(test)]
+mod tests;

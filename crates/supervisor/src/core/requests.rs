@@ -363,3 +363,6 @@ impl Core {
         seconds.clamp(limits::RETRY_AFTER_S_MIN, limits::RETRY_AFTER_S_MAX)
     }
 }
+
+#[cfg(test)]
+mod tests;

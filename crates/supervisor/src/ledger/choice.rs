@@ -48,6 +48,11 @@ impl Choice {
         self.finish
     }
 
+    #[cfg(test)]
+    pub(super) fn tail_bytes(&self) -> usize {
+        self.tail.len()
+    }
+
     pub(super) fn progress(&self, index: u16) -> ChoiceProgress {
         ChoiceProgress {
             choice: ChoiceIndex(index),

@@ -7,3 +7,5 @@ mod process;
 mod scripted_engine;
 #[cfg(test)]
 mod scripted_process;
+#[cfg(test)]
+mod simulation;
