@@ -12,8 +12,13 @@ pub const LARGE_BODY_BYTES: usize = 256 << 10;
 pub const LARGE_BODIES_MAX: usize = 16;
 /// Keys of one JSON object that the server reads.
 pub const OBJECT_KEYS_MAX: usize = 256;
+/// Levels of nesting in a value that reaches the chat template; JSON parsers, which bound
+/// the whole text, must still be able to read the messages around it.
+pub const VALUE_DEPTH_MAX: usize = 64;
 /// Open HTTP connections; the next one is answered with 503 and closed.
 pub const CONNECTIONS_MAX: usize = 1024;
+/// Wait before accepting again after a failure to accept.
+pub const ACCEPT_RETRY_MS: u64 = 100;
 /// How long a connection may take to send a request's head, from the moment it is idle.
 pub const HEADER_READ_MS_MAX: u64 = 30_000;
 /// How long a request's body may take to arrive.

@@ -1,0 +1,275 @@
+//! The answer to one HTTP request while it is being generated: the streams of all its
+//! prompts merged into one, with choices numbered through and usage added up.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use relight_protocol::{ChoiceFinished, Delta, Fault, FinishReason, Request, Usage};
+use relight_supervisor::StreamEvent;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout};
+
+use crate::metrics::Metrics;
+use crate::service::{EventStream, Service};
+
+/// What happened next.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Progress {
+    /// A prompt was taken; its choices begin with this text if an echo was asked for.
+    Accepted {
+        choices: std::ops::Range<usize>,
+        echo: Option<String>,
+    },
+    Delta {
+        choice: usize,
+        delta: Delta,
+    },
+    ChoiceFinished {
+        choice: usize,
+        finished: ChoiceFinished,
+    },
+    /// All choices of all prompts are complete. The last event.
+    Finished(Usage),
+    /// The request failed as a whole. The last event.
+    Failed(Fault),
+}
+
+/// What is known of one choice.
+#[derive(Clone, Debug, Default)]
+struct ChoiceRecord {
+    text_chars: usize,
+    token_count: u64,
+    reason: Option<FinishReason>,
+    last_token: Option<Instant>,
+}
+
+/// A request being answered. Dropping it cancels what is left of it.
+pub(crate) struct Generation {
+    /// One per prompt, `None` once it has ended.
+    streams: Vec<Option<Box<dyn EventStream>>>,
+    /// Choices per prompt.
+    choices: usize,
+    /// Where the next look for events begins, so that no stream starves another.
+    turn: usize,
+    /// Read while waiting for the status of the answer, and not yet passed on.
+    early: VecDeque<Progress>,
+    records: Vec<ChoiceRecord>,
+    usage: Usage,
+    ended: bool,
+    arrived: Instant,
+    metrics: Arc<Metrics>,
+}
+
+impl Generation {
+    /// Submits one request per prompt, all with the same number of choices.
+    ///
+    /// # Errors
+    /// The first refusal; what was submitted before it is cancelled.
+    pub(crate) async fn start(
+        service: &dyn Service,
+        requests: Vec<Request>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Fault> {
+        let arrived = Instant::now();
+        let choices = requests.first().map_or(1, |first| first.choices);
+        let mut streams = Vec::with_capacity(requests.len());
+        for request in requests {
+            streams.push(Some(service.submit(request).await?));
+        }
+        let choices = usize::from(choices);
+        let count = streams.len().saturating_mul(choices);
+        Ok(Self {
+            streams,
+            choices,
+            turn: 0,
+            early: VecDeque::new(),
+            records: vec![ChoiceRecord::default(); count],
+            usage: Usage::default(),
+            ended: false,
+            arrived,
+            metrics,
+        })
+    }
+
+    /// Waits until every prompt was accepted, then for at most `wait` for anything more, so
+    /// that most failures come before the headers. True if there was more.
+    ///
+    /// # Errors
+    /// If the request failed by then.
+    pub(crate) async fn settle(&mut self, wait: Duration) -> Result<bool, Fault> {
+        let mut unaccepted = self.streams.len();
+        while unaccepted > 0 {
+            let progress = poll_fn(|cx| self.poll_streams(cx)).await;
+            match progress {
+                Progress::Failed(fault) => return Err(fault),
+                Progress::Accepted { .. } => unaccepted = unaccepted.saturating_sub(1),
+                // A stream that ends unaccepted is broken, and says so itself.
+                Progress::Finished(_) => unaccepted = 0,
+                Progress::Delta { .. } | Progress::ChoiceFinished { .. } => {}
+            }
+            self.early.push_back(progress);
+        }
+        if self.has_begun() {
+            return Ok(true);
+        }
+        match timeout(wait, poll_fn(|cx| self.poll_streams(cx))).await {
+            Ok(Progress::Failed(fault)) => Err(fault),
+            Ok(progress) => {
+                self.early.push_back(progress);
+                Ok(true)
+            }
+            Err(_elapsed) => Ok(false),
+        }
+    }
+
+    fn has_begun(&self) -> bool {
+        let is_content = |progress: &Progress| !matches!(progress, Progress::Accepted { .. });
+        self.early.iter().any(is_content)
+    }
+
+    pub(crate) async fn next(&mut self) -> Progress {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next thing that happened. Not to be called after the last event.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Progress> {
+        match self.early.pop_front() {
+            Some(progress) => Poll::Ready(progress),
+            None => self.poll_streams(cx),
+        }
+    }
+
+    fn poll_streams(&mut self, cx: &mut Context<'_>) -> Poll<Progress> {
+        let (count, turn) = (self.streams.len(), self.turn);
+        for step in 0..count {
+            let prompt = turn.saturating_add(step) % count;
+            let Some(Some(stream)) = self.streams.get_mut(prompt) else {
+                continue;
+            };
+            let Poll::Ready(event) = stream.poll_next(cx) else {
+                continue;
+            };
+            self.turn = prompt.saturating_add(1);
+            // An end without a last event is never a success.
+            let event = event.unwrap_or(StreamEvent::Failed(Fault::EngineUnavailable));
+            // A prompt that ends before others has nothing to say.
+            if let Some(progress) = self.note(prompt, event) {
+                return Poll::Ready(progress);
+            }
+        }
+        Poll::Pending
+    }
+
+    fn note(&mut self, prompt: usize, event: StreamEvent) -> Option<Progress> {
+        let first = prompt.saturating_mul(self.choices);
+        match event {
+            StreamEvent::Accepted { prompt_text, .. } => Some(Progress::Accepted {
+                choices: first..first.saturating_add(self.choices),
+                echo: prompt_text,
+            }),
+            StreamEvent::Delta(delta) => {
+                let choice = first.saturating_add(usize::from(delta.choice.0));
+                self.note_token(choice, &delta.text);
+                Some(Progress::Delta { choice, delta })
+            }
+            StreamEvent::ChoiceFinished(finished) => {
+                let choice = first.saturating_add(usize::from(finished.choice.0));
+                if let Some(record) = self.records.get_mut(choice) {
+                    record.text_chars += finished.text.chars().count();
+                    record.token_count = u64::from(finished.token_count);
+                    record.reason = Some(finished.reason);
+                }
+                Some(Progress::ChoiceFinished { choice, finished })
+            }
+            StreamEvent::Finished(usage) => self.note_finished(prompt, usage),
+            StreamEvent::Failed(fault) => {
+                self.streams.clear();
+                self.ended = true;
+                Some(Progress::Failed(fault))
+            }
+        }
+    }
+
+    fn note_token(&mut self, choice: usize, text: &str) {
+        let now = Instant::now();
+        let is_first = self.records.iter().all(|record| record.token_count == 0);
+        let Some(record) = self.records.get_mut(choice) else {
+            return;
+        };
+        if is_first {
+            self.metrics.first_token(now - self.arrived);
+        }
+        if let Some(last) = record.last_token {
+            self.metrics.next_token(now - last);
+        }
+        record.last_token = Some(now);
+        record.token_count += 1;
+        record.text_chars += text.chars().count();
+    }
+
+    fn note_finished(&mut self, prompt: usize, usage: Usage) -> Option<Progress> {
+        if let Some(stream) = self.streams.get_mut(prompt) {
+            *stream = None;
+        }
+        let sum = &mut self.usage;
+        sum.prompt_tokens = sum.prompt_tokens.saturating_add(usage.prompt_tokens);
+        sum.cached_tokens = sum.cached_tokens.saturating_add(usage.cached_tokens);
+        sum.completion_tokens = sum
+            .completion_tokens
+            .saturating_add(usage.completion_tokens);
+        if self.streams.iter().any(Option::is_some) {
+            return None;
+        }
+        self.ended = true;
+        self.metrics.finished(Instant::now() - self.arrived);
+        Some(Progress::Finished(self.usage))
+    }
+
+    /// Number of choices over all prompts.
+    pub(crate) fn choice_count(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Tokens generated so far.
+    pub(crate) fn token_count(&self) -> u64 {
+        self.records.iter().map(|record| record.token_count).sum()
+    }
+
+    /// How far the answer has come, for the error that cuts it short. `texts` are the
+    /// choices' texts if the client has not received them.
+    pub(crate) fn partial(&self, texts: Option<&[String]>) -> Value {
+        let choice = |(index, record): (usize, &ChoiceRecord)| {
+            let mut choice = Map::new();
+            choice.insert("index".to_owned(), index.into());
+            choice.insert("text_chars".to_owned(), record.text_chars.into());
+            let reason = record.reason.map(finish_word);
+            choice.insert("finish_reason".to_owned(), reason.into());
+            if let Some(text) = texts.and_then(|texts| texts.get(index)) {
+                choice.insert("text".to_owned(), text.as_str().into());
+            }
+            Value::Object(choice)
+        };
+        let choices: Vec<Value> = self.records.iter().enumerate().map(choice).collect();
+        json!({ "completion_tokens": self.token_count(), "choices": choices })
+    }
+}
+
+impl Drop for Generation {
+    fn drop(&mut self) {
+        if !self.ended {
+            let tokens = self.token_count();
+            tracing::info!(tokens, "the client left before its answer was complete");
+        }
+    }
+}
+
+/// OpenAI's word for why a choice ended.
+pub(crate) fn finish_word(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+    }
+}
