@@ -7,9 +7,20 @@
     reason = "a command-line tool talks to its terminal"
 )]
 
+mod bench;
+mod document;
+mod gate;
+mod http;
+mod load;
+mod oracle;
+mod python;
+mod server;
+mod setup;
+mod terminal;
 mod tidy;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +39,18 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Compare with llama.cpp's server, side by side, and write docs/performance.md.
+    Bench(bench::Options),
+    /// Record other implementations' logits and compare ours with them (minutes).
+    Oracle {
+        /// Folder of a built libllama to use instead of llama-cpp-python's own.
+        #[arg(long)]
+        llama_library: Option<PathBuf>,
+    },
+    /// Fetch the test models and install the clients that the tests use.
+    Setup,
+    /// Set up and run every check.
+    Test,
     /// Hold the sources against the rules that no lint knows: sizes, dependencies, names, unsafe.
     Tidy,
 }
@@ -45,6 +68,10 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> anyhow::Result<()> {
     let workspace = Workspace::of_this_crate()?;
     match command {
+        Command::Bench(options) => bench::run(&workspace, options),
+        Command::Oracle { llama_library } => oracle::run_all(&workspace, llama_library.clone()),
+        Command::Setup => setup::run(&workspace),
+        Command::Test => gate::run_all(&workspace),
         Command::Tidy => tidy::run(&workspace),
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::MetadataCommand;
 
 /// The repository this xtask was built from.
 #[derive(Debug, Clone)]
@@ -27,6 +28,30 @@ impl Workspace {
 
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
+    }
+
+    /// The cargo that runs us, in the root.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.current_dir(&self.root);
+        command
+    }
+
+    pub(crate) fn target_directory(&self) -> Result<PathBuf> {
+        let metadata = MetadataCommand::new()
+            .manifest_path(self.path("Cargo.toml"))
+            .no_deps()
+            .exec()
+            .context("cargo metadata failed")?;
+        Ok(metadata.target_directory.into_std_path_buf())
+    }
+
+    /// A folder for what can be made again, outside git.
+    pub(crate) fn cache(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.path(".cache").join(name);
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(folder)
     }
 
     /// The files git tracks or would track, relative to the root, sorted.

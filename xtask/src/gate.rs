@@ -1,0 +1,199 @@
+//! `cargo xtask test`: every check in order, each announced, the first failure ends the run.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::load::{self, Level};
+use crate::server::Server;
+use crate::setup::{self, MODELS, Profile};
+use crate::terminal::{Tally, now, run, run_tests, seconds};
+use crate::tidy;
+use crate::workspace::Workspace;
+
+/// Clients at once and requests between them, as the promises name them.
+const LOAD_LEVELS: [(usize, usize); 3] = [(1, 3), (8, 16), (32, 32)];
+
+pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
+    let started = now();
+    let mut tally = Tally::default();
+    println!("{}", processor());
+    let result = run_steps(workspace, &mut tally);
+    if let Err(error) = &result {
+        println!("error: {error:#}");
+    }
+    println!("the gate took {}", seconds(now() - started));
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    match result {
+        Ok(()) => Ok(()),
+        Err(_) => bail!("the gate is closed"),
+    }
+}
+
+/// A check: its name, what counts as its tests.
+type Step = (&'static str, fn(&Workspace) -> Result<Tally>);
+
+const STEPS: &[Step] = &[
+    ("format", format),
+    ("tidy", |workspace| single(tidy::run(workspace))),
+    ("clippy", clippy),
+    ("set-up", |workspace| single(setup::run(workspace))),
+    ("cargo test", cargo_test),
+    ("clients", clients),
+];
+
+fn run_steps(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    for (name, step) in STEPS {
+        println!("== {name}");
+        let started = now();
+        let counts = step(workspace).unwrap_or_else(|error| {
+            println!("error: {error:#}");
+            Tally {
+                passed: 0,
+                failed: 1,
+            }
+        });
+        tally.add(counts);
+        println!(
+            "== {name}: {} passed, {} failed, {}",
+            counts.passed,
+            counts.failed,
+            seconds(now() - started)
+        );
+        if counts.failed > 0 {
+            bail!("{name} failed");
+        }
+    }
+    Ok(())
+}
+
+/// A step that is one check in itself.
+fn single(result: Result<()>) -> Result<Tally> {
+    result.map(|()| Tally {
+        passed: 1,
+        failed: 0,
+    })
+}
+
+fn format(workspace: &Workspace) -> Result<Tally> {
+    single(run(workspace.cargo().args(["fmt", "--all", "--check"])))
+}
+
+fn clippy(workspace: &Workspace) -> Result<Tally> {
+    let mut cargo = workspace.cargo();
+    cargo.args([
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+    ]);
+    single(run(cargo.args(["--", "-D", "warnings"])))
+}
+
+fn cargo_test(workspace: &Workspace) -> Result<Tally> {
+    run_tests(workspace.cargo().args(["test", "--quiet", "--workspace"]))
+}
+
+/// The SDKs and a load against one running server, as users run it.
+fn clients(workspace: &Workspace) -> Result<Tally> {
+    let [chat_model, _] = &MODELS;
+    let mut serve = Command::new(workspace.build_relight(Profile::Development)?);
+    serve
+        .arg("serve")
+        .arg(chat_model.path(workspace))
+        .args(["-np", "8"]);
+    let server = Server::start(serve, &workspace.cache("logs")?.join("gate-server.log"))?;
+    let mut tally = client_scripts(workspace, &server)?;
+    for (concurrency, requests) in LOAD_LEVELS {
+        tally.add(load_level(&server, concurrency, requests)?);
+    }
+    if tally.failed > 0 {
+        println!("clients failed{}", server.last_lines());
+        return Ok(tally);
+    }
+    server.stop()?;
+    println!("ok the server ends on SIGTERM");
+    tally.passed += 1;
+    Ok(tally)
+}
+
+fn client_scripts(workspace: &Workspace, server: &Server) -> Result<Tally> {
+    let base_url = server.client.base_url();
+    let mut python = setup::client_environment(workspace)?.command();
+    python
+        .arg(workspace.path("clients/openai_python.py"))
+        .arg(&base_url);
+    let mut tally = run_tests(python.args(["--server-pid", &server.pid().to_string()]))?;
+    let mut node = Command::new("node");
+    tally.add(run_tests(
+        node.arg(workspace.path("clients/node/openai_node.mjs"))
+            .arg(&base_url),
+    )?);
+    Ok(tally)
+}
+
+fn load_level(server: &Server, concurrency: usize, requests: usize) -> Result<Tally> {
+    let level = Level {
+        concurrency,
+        requests,
+        prompt_words: 200,
+        output_tokens: 64,
+        seed: 1000 * concurrency as u64,
+    };
+    match load::run(server.client, &level) {
+        Ok(outcome) => {
+            let longest = outcome
+                .completions
+                .iter()
+                .map(load::Completion::time_to_first)
+                .max();
+            println!(
+                "ok {requests} requests from {concurrency} clients: {:.0} tokens/s, first token within {}",
+                outcome.output_rate(),
+                seconds(longest.unwrap_or(Duration::ZERO))
+            );
+            Ok(Tally {
+                passed: 1,
+                failed: 0,
+            })
+        }
+        Err(error) => {
+            println!("FAILED {requests} requests from {concurrency} clients: {error:#}");
+            Ok(Tally {
+                passed: 0,
+                failed: 1,
+            })
+        }
+    }
+}
+
+/// Which instruction sets the kernels' tests can run here: they run every one there is.
+#[cfg(target_arch = "x86_64")]
+fn processor() -> String {
+    let has_avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    let has_avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni");
+    let state = |has: bool| {
+        if has {
+            "run"
+        } else {
+            "not run, this processor lacks it"
+        }
+    };
+    format!(
+        "instruction sets: scalar run; avx2 {}; avx512 {}",
+        state(has_avx2),
+        state(has_avx512)
+    )
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn processor() -> String {
+    "instruction sets: scalar run; avx2 and avx512 not run, this is no x86-64 processor".to_owned()
+}
