@@ -12,6 +12,8 @@ use std::fmt;
 
 use anyhow::{Context, Result, bail};
 
+use self::ratchet::Counts;
+use self::source::{Source, TestFiles};
 use crate::workspace::Workspace;
 
 /// Where a rule is broken and what it asks for.
@@ -59,7 +61,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 fn findings(workspace: &Workspace) -> Result<Vec<Finding>> {
     let files = workspace.files()?;
     let mut findings = graph::check(workspace)?;
-    let mut counts = ratchet::Counts::default();
+    let mut sources = Vec::new();
     for file in &files {
         let bytes =
             std::fs::read(workspace.path(file)).with_context(|| format!("cannot read {file}"))?;
@@ -69,10 +71,18 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>> {
         };
         findings.extend(text::check(file, &content));
         if file.ends_with(".rs") {
-            let parsed = source::Source::parse(file, &content)?;
-            findings.extend(parsed.check());
-            counts.add(&parsed);
+            sources.push((file, content));
         }
+    }
+    let mut tests = TestFiles::default();
+    for (file, content) in &sources {
+        tests.add(file, content);
+    }
+    let mut counts = Counts::default();
+    for (file, content) in &sources {
+        let source = Source::parse(file, content, &tests)?;
+        findings.extend(source.check());
+        counts.add(&source);
     }
     findings.extend(text::check_readme(workspace)?);
     findings.extend(counts.check());

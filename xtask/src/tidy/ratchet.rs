@@ -21,7 +21,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn add(&mut self, source: &Source) {
-        if source.is_test() {
+        if source.is_test {
             return;
         }
         self.unsafe_count += source.unsafe_count;

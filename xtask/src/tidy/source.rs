@@ -30,18 +30,65 @@ pub(super) struct Source {
     pub(super) code_lines: usize,
     pub(super) unsafe_count: usize,
     pub(super) expect_count: usize,
+    pub(super) is_test: bool,
     has_module_docs: bool,
     findings: Vec<Finding>,
 }
 
+/// Files that are compiled for tests only.
+#[derive(Debug, Default)]
+pub(super) struct TestFiles {
+    /// Modules declared under `#[cfg(test)]`, as paths without `.rs`.
+    modules: Vec<String>,
+}
+
+impl TestFiles {
+    /// Notes the test modules that `file` declares.
+    pub(super) fn add(&mut self, file: &str, content: &str) {
+        let folder = module_folder(file);
+        let lines: Vec<&str> = content.lines().map(str::trim).collect();
+        for pair in lines.windows(2) {
+            let [attribute, declaration] = pair else {
+                continue;
+            };
+            let name = declaration
+                .trim_start_matches("pub(crate) ")
+                .strip_prefix("mod ");
+            let name = name.and_then(|rest| rest.strip_suffix(';'));
+            if let (&"#[cfg(test)]", Some(name)) = (attribute, name) {
+                self.modules.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+
+    fn contains(&self, file: &str) -> bool {
+        let module = file.strip_suffix(".rs").unwrap_or(file);
+        let declared = self.modules.iter().any(|test| {
+            module
+                .strip_prefix(test.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        declared || is_test_file(file)
+    }
+}
+
+/// Where the files of the modules lie that `file` declares.
+fn module_folder(file: &str) -> String {
+    let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
+    match name {
+        "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
+        _ => format!("{folder}/{}", name.strip_suffix(".rs").unwrap_or(name)),
+    }
+}
+
 impl Source {
-    pub(super) fn parse(file: &str, content: &str) -> Result<Self> {
+    pub(super) fn parse(file: &str, content: &str, tests: &TestFiles) -> Result<Self> {
         let tree = syn::parse_file(content).with_context(|| format!("cannot parse {file}"))?;
         let is_code: Vec<bool> = content.lines().map(is_code_line).collect();
         let mut visitor = Visitor {
             file,
             is_code: &is_code,
-            in_tests: is_test_file(file),
+            in_tests: tests.contains(file),
             in_const: false,
             unsafe_count: 0,
             expect_count: 0,
@@ -53,6 +100,7 @@ impl Source {
             code_lines: is_code.iter().filter(|code| **code).count(),
             unsafe_count: visitor.unsafe_count,
             expect_count: visitor.expect_count,
+            is_test: tests.contains(file),
             has_module_docs: tree
                 .attrs
                 .iter()
@@ -61,13 +109,9 @@ impl Source {
         })
     }
 
-    pub(super) fn is_test(&self) -> bool {
-        is_test_file(&self.file)
-    }
-
     pub(super) fn check(&self) -> Vec<Finding> {
         let mut findings = self.findings.clone();
-        if !self.is_test() && !self.has_module_docs {
+        if !self.is_test && !self.has_module_docs {
             findings.push(Finding::new(
                 &self.file,
                 1,
@@ -75,7 +119,7 @@ impl Source {
             ));
         }
         let is_table = FLAT_TABLES.iter().any(|(file, _)| *file == self.file);
-        if !self.is_test() && !is_table && self.code_lines > FILE_LINES_MAX {
+        if !self.is_test && !is_table && self.code_lines > FILE_LINES_MAX {
             let message = format!(
                 "{} lines of code; at most {FILE_LINES_MAX}",
                 self.code_lines

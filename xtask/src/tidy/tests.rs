@@ -1,6 +1,5 @@
 use super::graph::{Edge, check_edges};
-use super::ratchet::Counts;
-use super::source::{FILE_LINES_MAX, FUNCTION_LINES_MAX, Source};
+use super::source::{FILE_LINES_MAX, FUNCTION_LINES_MAX};
 use super::*;
 
 fn messages(findings: &[Finding]) -> Vec<String> {
@@ -8,7 +7,11 @@ fn messages(findings: &[Finding]) -> Vec<String> {
 }
 
 fn check_source(file: &str, content: &str) -> Vec<String> {
-    messages(&Source::parse(file, content).unwrap().check())
+    messages(
+        &Source::parse(file, content, &TestFiles::default())
+            .unwrap()
+            .check(),
+    )
 }
 
 #[test]
@@ -138,8 +141,34 @@ fn a_dependency_against_the_table_is_found() {
 fn a_count_above_its_ratchet_is_found() {
     let mut counts = Counts::default();
     let blocks = "unsafe { work() }; ".repeat(2000);
-    let source =
-        Source::parse("crates/kernels/src/a.rs", &format!("fn f() {{ {blocks} }}")).unwrap();
+    let source = Source::parse(
+        "crates/kernels/src/a.rs",
+        &format!("fn f() {{ {blocks} }}"),
+        &TestFiles::default(),
+    )
+    .unwrap();
     counts.add(&source);
     assert_eq!(counts.check().len(), 1);
+}
+
+#[test]
+fn a_module_declared_for_tests_counts_as_one_wherever_it_lies() {
+    let mut tests = TestFiles::default();
+    tests.add(
+        "crates/server/src/core.rs",
+        "//! Docs.\n#[cfg(test)]\nmod bench;\nmod live;\n",
+    );
+    tests.add(
+        "crates/server/src/lib.rs",
+        "//! Docs.\n#[cfg(test)]\nmod fixture;\n",
+    );
+    let findings = |file: &str| {
+        let source = Source::parse(file, "fn f() {\n    assert!(true);\n}\n", &tests).unwrap();
+        source.check().len()
+    };
+    assert_eq!(findings("crates/server/src/core/bench.rs"), 0);
+    assert_eq!(findings("crates/server/src/core/bench/gate.rs"), 0);
+    assert_eq!(findings("crates/server/src/fixture.rs"), 0);
+    assert_eq!(findings("crates/server/src/core/live.rs"), 2);
+    assert_eq!(findings("crates/server/src/bench.rs"), 2);
 }
