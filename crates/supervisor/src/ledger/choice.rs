@@ -167,7 +167,9 @@ impl Choice {
         let overlap = self.text_bytes.saturating_sub(*offset);
         let overlap = usize::try_from(overlap).unwrap_or(usize::MAX);
         let fresh = text.get(overlap.min(text.len())..).ok_or(too_long)?;
-        *text = fresh.to_owned();
+        if overlap > 0 {
+            *text = fresh.to_owned();
+        }
         *offset = self.text_bytes;
         self.text_bytes = self.text_bytes.max(end);
         self.tail.push_str(text);

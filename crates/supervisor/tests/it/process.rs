@@ -192,7 +192,7 @@ async fn sigkill_in_mid_stream_is_a_pause_for_everyone() {
     let bench = Bench::ready("sigkill").await;
     let former = bench.pid();
     let requests: Vec<Request> = (0..8)
-        .map(|number| request(&format!("[slow] stream {number}"), 1 + number % 3, 24))
+        .map(|number| request(&format!("[slow] stream {number}"), 1 + number % 3, 60))
         .collect();
     let mut streams = Vec::new();
     for request in &requests {
@@ -355,7 +355,7 @@ async fn a_drain_lets_short_work_finish_and_says_so_when_it_cuts_long_work() {
     let mut long_stream = bench.handle.submit(long).await.unwrap();
     read_deltas(&mut long_stream, 1).await;
     let handle = bench.handle.clone();
-    let drain = handle.shutdown(Duration::from_millis(600));
+    let drain = handle.shutdown(Duration::from_millis(2000));
     let client = async {
         let received = receive(&mut short_stream, 1).await;
         assert_eq!(received, undisturbed(&short));
