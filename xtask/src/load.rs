@@ -298,3 +298,6 @@ fn work_off(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
