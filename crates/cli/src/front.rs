@@ -1,0 +1,170 @@
+//! The front process: a supervisor with its engine, and HTTP around it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use relight_protocol::{EngineConfig, Fault, ModelCard};
+use relight_server::ServerConfig;
+use relight_supervisor::{
+    Bounds, EngineCommand, Handle, Supervisor, SupervisorConfig, SupervisorThread,
+};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Time for answers in flight to reach their clients once the supervisor has ended them.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// What `serve` was asked for, resolved.
+#[derive(Debug)]
+pub(crate) struct FrontOptions {
+    pub(crate) engine: EngineConfig,
+    pub(crate) bounds: Bounds,
+    pub(crate) server: ServerConfig,
+    /// Host name or address.
+    pub(crate) host: String,
+    /// 0 takes a free one.
+    pub(crate) port: u16,
+    /// How long running requests may go on after a signal to stop.
+    pub(crate) drain: Duration,
+}
+
+/// Serves until SIGINT or SIGTERM. Success means that nothing was cut short.
+///
+/// # Errors
+/// If the address cannot be had, the supervisor cannot start, or the model cannot be loaded.
+pub(crate) fn serve(options: FrontOptions, out: &mut dyn Write) -> Result<ExitCode> {
+    let runtime = runtime()?;
+    // Bound before the model is loaded, so that a taken port shows at once, and clients that
+    // come early are told that the model is loading.
+    let address = (options.host.as_str(), options.port);
+    let listener = runtime
+        .block_on(TcpListener::bind(address))
+        .with_context(|| format!("cannot listen on {}:{}", options.host, options.port))?;
+    let local = listener.local_addr().context("the listening socket has no address")?;
+    let (handle, thread) = start(options.engine, options.bounds)?;
+    let server = ServerConfig { shutdown_timeout: FLUSH, ..options.server };
+    let clean = runtime.block_on(run(handle, listener, server, options.drain, (local, out)));
+    // The thread has ended or will: the shutdown above waited for it.
+    let joined = thread.join();
+    Ok(if clean? && joined { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The runtime of the front. Two threads: the front moves bytes, the engine computes.
+///
+/// # Errors
+/// If the system has no threads left.
+pub(crate) fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("front")
+        .enable_all()
+        .build()
+        .context("cannot start the front's threads")
+}
+
+/// Starts a supervisor whose engines are this program in its `engine` role.
+///
+/// # Errors
+/// If this program cannot be found again or the supervisor cannot start.
+pub(crate) fn start(engine: EngineConfig, bounds: Bounds) -> Result<(Handle, SupervisorThread)> {
+    let program = engine_program()?;
+    let command = EngineCommand::new(program, &["engine"]);
+    let config = SupervisorConfig { command, engine, bounds };
+    Supervisor::start(config).context("cannot start the supervisor")
+}
+
+/// This very file, even if its path holds a newer build by the time of a restart.
+fn engine_program() -> Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        return Ok(PathBuf::from("/proc/self/exe"));
+    }
+    std::env::current_exe().context("cannot tell where this program is")
+}
+
+async fn run(
+    handle: Handle,
+    listener: TcpListener,
+    server: ServerConfig,
+    drain: Duration,
+    (local, out): (SocketAddr, &mut dyn Write),
+) -> Result<bool> {
+    let (stopping, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let serving = relight_server::serve(listener, handle.clone(), server, closed(stopped));
+    tasks.spawn(serving);
+    let outcome = serve_model(&handle, drain, local, out).await;
+    stopping.send_replace(true);
+    while tasks.join_next().await.is_some() {}
+    outcome
+}
+
+/// Announces the model and waits for a signal; returns whether the end was clean.
+async fn serve_model(
+    handle: &Handle,
+    drain: Duration,
+    local: SocketAddr,
+    out: &mut dyn Write,
+) -> Result<bool> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
+    let ready = tokio::select! {
+        ready = handle.wait_ready() => Some(ready),
+        _ = interrupt.recv() => None,
+        _ = terminate.recv() => None,
+    };
+    match ready {
+        None => return Ok(handle.shutdown(drain).await.clean),
+        Some(Ok(card)) => out.write_all(banner(&card, local).as_bytes())?,
+        Some(Err(fault @ Fault::ModelInvalid { .. })) => {
+            handle.shutdown(Duration::ZERO).await;
+            return Err(fault.into());
+        }
+        // The supervisor keeps trying, and health says so.
+        Some(Err(fault)) => writeln!(out, "no engine yet: {fault}")?,
+    }
+    out.flush()?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        () = handle.stopped() => anyhow::bail!("the supervisor has stopped"),
+    }
+    Ok(handle.shutdown(drain).await.clean)
+}
+
+/// Resolves when the value becomes true or its sender is gone.
+async fn closed(mut stopped: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is a reason to stop as well.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+/// The start-up report: where, what, and how much memory it may take.
+fn banner(card: &ModelCard, local: SocketAddr) -> String {
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    let pages_bytes = u64::from(card.pages) * card.page_bytes;
+    format!(
+        "serving  http://{local}/v1\n\
+         model    {name} ({architecture}, {quantization}, {parameters:.1} M parameters)\n\
+         context  {context} tokens, {slots} slots\n\
+         memory   weights {weights} MiB, key/value pages as used up to {pages} MiB\n\
+         kernels  {kernels}, {threads} threads\n\
+         loaded   in {load_ms} ms\n",
+        name = card.name,
+        architecture = card.architecture,
+        quantization = card.quantization,
+        parameters = card.parameters as f64 / 1e6,
+        context = card.context_tokens,
+        slots = card.slots,
+        weights = mebibytes(card.weights_bytes),
+        pages = mebibytes(pages_bytes),
+        kernels = card.kernels,
+        threads = card.threads,
+        load_ms = card.load_ms,
+    )
+}
