@@ -56,17 +56,24 @@ pub(crate) fn run(
 ) -> Result<ExitCode> {
     let runtime = front::runtime()?;
     let (handle, thread) = front::start(options.engine.clone(), Bounds::default())?;
-    let answered = runtime.block_on(handle.wait_ready()).map_err(anyhow::Error::from).and_then(|card| {
-        let mut conversation = Conversation::new(&runtime, handle.clone(), card, options);
-        match (&options.prompt, lines) {
-            (Some(prompt), _) => conversation.turn(prompt, out),
-            (None, Some(lines)) => conversation.turns(lines, out),
-            (None, None) => anyhow::bail!("there is nothing to answer"),
-        }
-    });
+    let answered = runtime
+        .block_on(handle.wait_ready())
+        .map_err(anyhow::Error::from)
+        .and_then(|card| {
+            let mut conversation = Conversation::new(&runtime, handle.clone(), card, options);
+            match (&options.prompt, lines) {
+                (Some(prompt), _) => conversation.turn(prompt, out),
+                (None, Some(lines)) => conversation.turns(lines, out),
+                (None, None) => anyhow::bail!("there is nothing to answer"),
+            }
+        });
     runtime.block_on(handle.shutdown(Duration::ZERO));
     thread.join();
-    Ok(if answered? { ExitCode::SUCCESS } else { ExitCode::from(PARTIAL) })
+    Ok(if answered? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(PARTIAL)
+    })
 }
 
 impl<'a> Conversation<'a> {
@@ -78,7 +85,13 @@ impl<'a> Conversation<'a> {
     ) -> Self {
         let system = options.system.iter();
         let messages = system.map(|text| message("system", text)).collect();
-        Self { runtime, handle, card, options, messages }
+        Self {
+            runtime,
+            handle,
+            card,
+            options,
+            messages,
+        }
     }
 
     /// One prompt per line; an answer that fails is told and does not end the conversation.
@@ -88,7 +101,11 @@ impl<'a> Conversation<'a> {
             write!(out, "> ")?;
             out.flush()?;
             let mut line = String::new();
-            if lines.read_line(&mut line).context("cannot read the next prompt")? == 0 {
+            if lines
+                .read_line(&mut line)
+                .context("cannot read the next prompt")?
+                == 0
+            {
                 writeln!(out)?;
                 return Ok(whole);
             }
@@ -142,7 +159,10 @@ impl<'a> Conversation<'a> {
             prompt,
             choices: 1,
             sampling: self.options.sampling.clone(),
-            stop: StopRules { max_tokens: self.options.max_tokens, ..StopRules::default() },
+            stop: StopRules {
+                max_tokens: self.options.max_tokens,
+                ..StopRules::default()
+            },
             logprobs: None,
             echo: false,
         })
@@ -175,7 +195,11 @@ async fn answer(handle: &Handle, request: Request, out: &mut dyn Write) -> Resul
 }
 
 /// Writes what one event brings; the answer, if it was the last.
-fn take(event: Option<StreamEvent>, text: &mut String, out: &mut dyn Write) -> Result<Option<Answer>> {
+fn take(
+    event: Option<StreamEvent>,
+    text: &mut String,
+    out: &mut dyn Write,
+) -> Result<Option<Answer>> {
     let piece = match event {
         Some(StreamEvent::Delta(delta)) => delta.text,
         Some(StreamEvent::ChoiceFinished(finished)) => {

@@ -47,13 +47,22 @@ pub(crate) fn serve(options: FrontOptions, out: &mut dyn Write) -> Result<ExitCo
     let listener = runtime
         .block_on(TcpListener::bind(address))
         .with_context(|| format!("cannot listen on {}:{}", options.host, options.port))?;
-    let local = listener.local_addr().context("the listening socket has no address")?;
+    let local = listener
+        .local_addr()
+        .context("the listening socket has no address")?;
     let (handle, thread) = start(options.engine, options.bounds)?;
-    let server = ServerConfig { shutdown_timeout: FLUSH, ..options.server };
+    let server = ServerConfig {
+        shutdown_timeout: FLUSH,
+        ..options.server
+    };
     let clean = runtime.block_on(run(handle, listener, server, options.drain, (local, out)));
     // The thread has ended or will: the shutdown above waited for it.
     let joined = thread.join();
-    Ok(if clean? && joined { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if clean? && joined {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// The runtime of the front. Two threads: the front moves bytes, the engine computes.
@@ -76,7 +85,11 @@ pub(crate) fn runtime() -> Result<Runtime> {
 pub(crate) fn start(engine: EngineConfig, bounds: Bounds) -> Result<(Handle, SupervisorThread)> {
     let program = engine_program()?;
     let command = EngineCommand::new(program, &["engine"]);
-    let config = SupervisorConfig { command, engine, bounds };
+    let config = SupervisorConfig {
+        command,
+        engine,
+        bounds,
+    };
     Supervisor::start(config).context("cannot start the supervisor")
 }
 
