@@ -17,6 +17,7 @@
 mod error;
 mod file;
 mod ggml_type;
+mod header;
 pub mod limits;
 mod metadata;
 mod reader;
@@ -27,6 +28,7 @@ pub mod writer;
 pub use error::{Counted, GgufError, Measured};
 pub use file::Gguf;
 pub use ggml_type::GgmlType;
+pub use header::Header;
 pub use metadata::{Metadata, Optional};
 pub use tensor::TensorInfo;
 pub use value::{Array, Elements, Kind, Value, ValueType};

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::Gguf;
 use crate::error::GgufError;
 use crate::ggml_type::GgmlType;
+use crate::header::Header;
 use crate::value::{Array, Value, ValueType};
 use crate::writer::{self, Writer};
 
@@ -139,6 +140,23 @@ fn a_file_cut_anywhere_is_refused() {
             "padding may be missing"
         );
     }
+}
+
+#[test]
+fn the_table_can_be_read_from_a_prefix() {
+    let file = sample();
+    let whole = Gguf::parse(&file).unwrap();
+    let data_start = whole.tensor("a").unwrap().data_range().start;
+    let header = Header::parse(&file[..data_start], file.len()).unwrap();
+    assert_eq!(header.tensors(), whole.tensors());
+    assert_eq!(header.metadata().len(), whole.metadata().len());
+    let cut = Header::parse(&file[..100], file.len());
+    assert!(matches!(cut, Err(GgufError::Truncated { .. })));
+    let error = Header::parse(&file[..data_start], data_start).unwrap_err();
+    assert!(
+        matches!(error, GgufError::TensorOutOfFile { .. }),
+        "{error}"
+    );
 }
 
 /// Reads everything that a file offers.
