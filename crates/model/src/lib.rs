@@ -4,6 +4,7 @@
 pub mod arch;
 pub mod reference;
 pub mod spec;
+pub mod text;
 
 #[cfg(test)]
 mod draft;
