@@ -3,6 +3,7 @@
 
 pub mod arch;
 pub mod reference;
+pub mod sampler;
 pub mod spec;
 pub mod text;
 
