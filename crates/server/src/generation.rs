@@ -46,10 +46,19 @@ struct ChoiceRecord {
     last_token: Option<Instant>,
 }
 
+/// Which streams to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    AtAll,
+    AtUnaccepted,
+}
+
 /// A request being answered. Dropping it cancels what is left of it.
 pub(crate) struct Generation {
     /// One per prompt, `None` once it has ended.
     streams: Vec<Option<Box<dyn EventStream>>>,
+    /// Prompts that are not accepted yet.
+    unaccepted: Vec<bool>,
     /// Choices per prompt.
     choices: usize,
     /// Where the next look for events begins, so that no stream starves another.
@@ -82,6 +91,7 @@ impl Generation {
         let choices = usize::from(choices);
         let count = streams.len().saturating_mul(choices);
         Ok(Self {
+            unaccepted: vec![true; streams.len()],
             streams,
             choices,
             turn: 0,
@@ -100,22 +110,18 @@ impl Generation {
     /// # Errors
     /// If the request failed by then.
     pub(crate) async fn settle(&mut self, wait: Duration) -> Result<bool, Fault> {
-        let mut unaccepted = self.streams.len();
-        while unaccepted > 0 {
-            let progress = poll_fn(|cx| self.poll_streams(cx)).await;
-            match progress {
+        // Accepted prompts keep what they generate meanwhile in the bounded buffers of their
+        // streams.
+        while self.unaccepted.contains(&true) {
+            match poll_fn(|cx| self.poll_streams(cx, Look::AtUnaccepted)).await {
                 Progress::Failed(fault) => return Err(fault),
-                Progress::Accepted { .. } => unaccepted = unaccepted.saturating_sub(1),
-                // A stream that ends unaccepted is broken, and says so itself.
-                Progress::Finished(_) => unaccepted = 0,
-                Progress::Delta { .. } | Progress::ChoiceFinished { .. } => {}
+                progress => self.early.push_back(progress),
             }
-            self.early.push_back(progress);
         }
         if self.has_begun() {
             return Ok(true);
         }
-        match timeout(wait, poll_fn(|cx| self.poll_streams(cx))).await {
+        match timeout(wait, poll_fn(|cx| self.poll_streams(cx, Look::AtAll))).await {
             Ok(Progress::Failed(fault)) => Err(fault),
             Ok(progress) => {
                 self.early.push_back(progress);
@@ -138,14 +144,18 @@ impl Generation {
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Progress> {
         match self.early.pop_front() {
             Some(progress) => Poll::Ready(progress),
-            None => self.poll_streams(cx),
+            None => self.poll_streams(cx, Look::AtAll),
         }
     }
 
-    fn poll_streams(&mut self, cx: &mut Context<'_>) -> Poll<Progress> {
+    fn poll_streams(&mut self, cx: &mut Context<'_>, look: Look) -> Poll<Progress> {
         let (count, turn) = (self.streams.len(), self.turn);
         for step in 0..count {
             let prompt = turn.saturating_add(step) % count;
+            let is_accepted = self.unaccepted.get(prompt) == Some(&false);
+            if look == Look::AtUnaccepted && is_accepted {
+                continue;
+            }
             let Some(Some(stream)) = self.streams.get_mut(prompt) else {
                 continue;
             };
@@ -153,14 +163,29 @@ impl Generation {
                 continue;
             };
             self.turn = prompt.saturating_add(1);
-            // An end without a last event is never a success.
-            let event = event.unwrap_or(StreamEvent::Failed(Fault::EngineUnavailable));
+            let event = self.checked(prompt, event);
             // A prompt that ends before others has nothing to say.
             if let Some(progress) = self.note(prompt, event) {
                 return Poll::Ready(progress);
             }
         }
         Poll::Pending
+    }
+
+    /// The event, or a failure in place of one that breaks the service's promise: the first
+    /// is `Accepted`, and an end without a last event is never a success.
+    fn checked(&mut self, prompt: usize, event: Option<StreamEvent>) -> StreamEvent {
+        let unaccepted = self.unaccepted.get_mut(prompt);
+        let is_first = unaccepted.is_some_and(std::mem::take);
+        let broken = StreamEvent::Failed(Fault::EngineUnavailable);
+        match event {
+            Some(StreamEvent::Failed(fault)) => StreamEvent::Failed(fault),
+            Some(event) if is_first == matches!(event, StreamEvent::Accepted { .. }) => event,
+            Some(_) | None => {
+                tracing::error!(prompt, "a stream of events broke its promise");
+                broken
+            }
+        }
     }
 
     fn note(&mut self, prompt: usize, event: StreamEvent) -> Option<Progress> {

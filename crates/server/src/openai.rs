@@ -48,3 +48,6 @@ impl Reply {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,3 +85,6 @@ fn stated_length(headers: &HeaderMap) -> Option<usize> {
     let length = headers.get(header::CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::client::{Client, masked, stream};
 use super::scripted::{
-    Server, Step, accepted, choice_finished, delta, delta_with, failed, finished, logprob,
+    Server, Step, accepted, choice_finished, delta, delta_with, failed, finished, hello, logprob,
 };
 use crate::ServerConfig;
 
@@ -229,6 +229,36 @@ async fn a_stream_that_just_ends_is_no_success() {
 }
 
 #[tokio::test]
+async fn a_stream_that_skips_its_acceptance_is_no_success() {
+    let server = Server::default().await;
+    for steps in [vec![finished(0)], vec![delta(0, 0, "a"), finished(1)]] {
+        server.service.push(Ok(steps));
+        let (head, body) = super::client::post(server.address, CHAT, HI).await;
+        assert_eq!(head.status, 503, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn prompts_wait_for_each_other_to_be_accepted() {
+    let server = Server::default().await;
+    let (open, gate) = oneshot::channel();
+    server.service.push(Ok(hello()));
+    server.service.push(Ok(vec![
+        Step::Gate(gate),
+        failed(Fault::invalid("prompt[1]", "no")),
+    ]));
+    let mut client = Client::connect(server.address).await;
+    let body = r#"{"prompt":["a","b"],"stream":true}"#;
+    client.post("/v1/completions", body).await;
+    server.service.until(|ends| ends.submitted == 2).await;
+    open.send(()).unwrap();
+    let (head, body) = client.answer().await;
+    assert_eq!(head.status, 400);
+    assert!(body.contains("\"param\":\"prompt[1]\""), "{body}");
+    server.service.until(|ends| ends.cancelled == 1).await;
+}
+
+#[tokio::test]
 async fn a_panic_in_a_stream_is_an_error_event() {
     let server = Server::default().await;
     server
@@ -321,6 +351,12 @@ async fn a_client_that_leaves_cancels_wherever_its_request_is() {
             server.service.until(|ends| ends.cancelled == gone).await;
         }
     }
+    let (_head, metrics) = super::client::get(server.address, "/metrics").await;
+    let left = "route=\"/v1/chat/completions\",status=\"499\"} 5\n";
+    assert!(
+        metrics.contains(left),
+        "all but the one whose headers were sent: {metrics}"
+    );
 }
 
 #[tokio::test]
