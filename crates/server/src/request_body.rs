@@ -2,12 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use futures_core::Stream;
 use relight_protocol::limits::{LARGE_BODIES_MAX, LARGE_BODY_BYTES};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::config::ServerConfig;
@@ -17,16 +19,41 @@ use crate::refusal::Refusal;
 /// that is still sending would not see an answer on a closed connection.
 const SURPLUS_FACTOR: usize = 4;
 
+/// A whole body.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    bytes: Vec<u8>,
+    /// A large body counts as one until it is dropped.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl RequestBody {
+    /// Turns the body into something smaller; a large one off the threads that serve
+    /// streams, which would stand still meanwhile.
+    pub(crate) async fn parse<T: Send + 'static>(
+        self,
+        parse: impl FnOnce(&[u8]) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if self.permit.is_none() {
+            return parse(&self.bytes);
+        }
+        match spawn_blocking(move || parse(&self.bytes)).await {
+            Ok(parsed) => parsed,
+            Err(_panic) => Err(Refusal::HandlerPanicked),
+        }
+    }
+}
+
 /// Reads bodies; all connections share one.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
-    large_bodies: Semaphore,
+    large_bodies: Arc<Semaphore>,
 }
 
 impl BodyReader {
     pub(crate) fn new() -> Self {
         Self {
-            large_bodies: Semaphore::new(LARGE_BODIES_MAX),
+            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
         }
     }
 
@@ -36,7 +63,7 @@ impl BodyReader {
         config: &ServerConfig,
         headers: &HeaderMap,
         body: Body,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<RequestBody, Refusal> {
         let limit_bytes = config.body_bytes_max;
         // A client that asks first has not sent anything that would have to be drained.
         if headers.contains_key(header::EXPECT)
@@ -53,10 +80,10 @@ impl BodyReader {
         }
     }
 
-    async fn collect(&self, limit_bytes: usize, body: Body) -> Result<Vec<u8>, Refusal> {
+    async fn collect(&self, limit_bytes: usize, body: Body) -> Result<RequestBody, Refusal> {
         let mut pieces = body.into_data_stream();
         let mut bytes = Vec::new();
-        let mut permit: Option<SemaphorePermit<'_>> = None;
+        let mut permit = None;
         let mut read_bytes = 0_usize;
         while let Some(piece) = poll_fn(|cx| Pin::new(&mut pieces).poll_next(cx)).await {
             let piece = piece.map_err(|_broken| Refusal::BodyBroken)?;
@@ -69,7 +96,7 @@ impl BodyReader {
                 continue;
             }
             if permit.is_none() && read_bytes > LARGE_BODY_BYTES {
-                let acquired = self.large_bodies.try_acquire();
+                let acquired = Arc::clone(&self.large_bodies).try_acquire_owned();
                 permit = Some(acquired.map_err(|_none_left| Refusal::BodiesTooMany)?);
             }
             bytes.extend_from_slice(&piece);
@@ -77,7 +104,7 @@ impl BodyReader {
         if read_bytes > limit_bytes {
             return Err(Refusal::BodyTooLarge { limit_bytes });
         }
-        Ok(bytes)
+        Ok(RequestBody { bytes, permit })
     }
 }
 

@@ -77,8 +77,7 @@ async fn respond(
 ) -> Response<Body> {
     let (head, body) = request.into_parts();
     let call = match app.bodies.read(&app.config, &head.headers, body).await {
-        // The body is dropped here: what the request needs of it is in the call.
-        Ok(body) => endpoint.parse(&body),
+        Ok(body) => body.parse(move |body| endpoint.parse(body)).await,
         Err(refusal) => Err(refusal),
     };
     let call = match call {

@@ -35,11 +35,25 @@ async fn few_large_bodies_are_read_at_once_but_any_number_of_small_ones() {
         assert!(reading.as_mut().poll(&mut cx).is_pending());
     }
     let one_more = || read(LARGE_BODY_BYTES + 1);
-    assert_eq!(
-        one_more().as_mut().poll(&mut cx),
-        Poll::Ready(Err(Refusal::BodiesTooMany))
-    );
+    let refused = one_more().as_mut().poll(&mut cx);
+    assert!(matches!(refused, Poll::Ready(Err(Refusal::BodiesTooMany))));
     assert!(read(LARGE_BODY_BYTES).as_mut().poll(&mut cx).is_pending());
     large.pop();
     assert!(one_more().as_mut().poll(&mut cx).is_pending());
+}
+
+#[tokio::test]
+async fn large_bodies_are_parsed_like_small_ones_and_then_count_no_more() {
+    let (reader, config) = (BodyReader::new(), ServerConfig::default());
+    for bytes in [10, LARGE_BODY_BYTES + 1] {
+        let body = Body::from(vec![b' '; bytes]);
+        let body = reader.read(&config, &HeaderMap::new(), body).await.unwrap();
+        let length = body.parse(|body| Ok(body.len())).await;
+        assert_eq!(length, Ok(bytes));
+        assert_eq!(reader.large_bodies.available_permits(), LARGE_BODIES_MAX);
+    }
+    let body = Body::from(vec![b' '; LARGE_BODY_BYTES + 1]);
+    let body = reader.read(&config, &HeaderMap::new(), body).await.unwrap();
+    let parsed = body.parse(|_body| -> Result<(), Refusal> { panic!("as a test") });
+    assert_eq!(parsed.await, Err(Refusal::HandlerPanicked));
 }
