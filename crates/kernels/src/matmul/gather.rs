@@ -51,7 +51,11 @@ impl GatherRow<'_> {
         for (index, out) in groups.iter_mut().enumerate() {
             let block = &self.strip[index / D::GROUPS * D::BLOCK_BYTES..][..D::BLOCK_BYTES];
             let group = D::group(simd, block, index % D::GROUPS);
-            let d = group.scales.d.map(|d| lane_of(simd, d, self.lane));
+            let [first, last] = group.scales.d;
+            let d = [
+                lane_of(simd, first, self.lane),
+                lane_of(simd, last, self.lane),
+            ];
             let m = lane_of(simd, group.scales.m, self.lane);
             for (vector, out) in group.codes.into_iter().zip(out.as_chunks_mut::<4>().0) {
                 let mut codes = [0; 64];

@@ -47,14 +47,16 @@ impl<'a> Pass<'a> {
     #[inline(always)]
     fn few<D: Decode, S: Simd, const M: usize>(&self, simd: S) {
         let rows = self.unit.activations.rows();
+        let stream = self.stream();
         let mut acc = [simd.splat(0.0); M];
         let blocks = self.unit.activations.blocks().chunks_exact(rows);
-        self.groups::<D, S>(simd, blocks, |group, blocks| {
+        for (index, blocks) in blocks.enumerate() {
+            let group = group::<D, S>(simd, stream, index);
             let blocks = &blocks[self.first..][..M];
             for (acc, block) in acc.iter_mut().zip(blocks) {
-                *acc = add_group::<D, S>(simd, *acc, group, block);
+                *acc = add_group::<D, S>(simd, *acc, &group, block);
             }
-        });
+        }
         for (index, acc) in acc.into_iter().enumerate() {
             self.unit
                 .output
@@ -66,44 +68,34 @@ impl<'a> Pass<'a> {
     #[inline(always)]
     fn many<D: Decode, S: Simd>(&self, simd: S, count: usize) {
         let rows = self.unit.activations.rows();
+        let stream = self.stream();
         let mut acc = [simd.splat(0.0); ROWS_MAX];
         let blocks = self.unit.activations.blocks().chunks_exact(rows);
-        self.groups::<D, S>(simd, blocks, |group, blocks| {
+        for (index, blocks) in blocks.enumerate() {
+            let group = group::<D, S>(simd, stream, index);
             let blocks = &blocks[self.first..][..count];
             for (acc, block) in acc.iter_mut().zip(blocks) {
-                *acc = add_group::<D, S>(simd, *acc, group, block);
+                *acc = add_group::<D, S>(simd, *acc, &group, block);
             }
-        });
+        }
         for (index, acc) in acc[..count].iter().enumerate() {
             self.unit
                 .output
                 .store(simd, self.first + index, self.strip, *acc);
         }
     }
+}
 
-    /// Unpacks the groups of the strip, in order, and hands each on with the activations of
-    /// its columns.
-    #[inline(always)]
-    fn groups<D: Decode, S: Simd>(
-        &self,
-        simd: S,
-        mut blocks: impl Iterator<Item = &'a [Block]>,
-        mut work: impl FnMut(&Group<S>, &[Block]),
-    ) {
-        let stream = self.stream();
-        let strip = &stream[..self.unit.tiles.strip_bytes()];
-        for (index, tile) in strip.chunks_exact(D::BLOCK_BYTES).enumerate() {
-            let start = index * D::BLOCK_BYTES + PREFETCH_BYTES;
-            for group in 0..D::GROUPS {
-                let bytes = D::BLOCK_BYTES / D::GROUPS;
-                for line in 0..bytes.div_ceil(64) {
-                    simd.prefetch(stream, start + group * bytes + line * 64);
-                }
-                let Some(blocks) = blocks.next() else { return };
-                work(&D::group(simd, tile, group), blocks);
-            }
-        }
+/// Unpacks group `index` of the strip at the front of `stream`.
+#[inline(always)]
+fn group<D: Decode, S: Simd>(simd: S, stream: &[u8], index: usize) -> Group<S> {
+    let start = index / D::GROUPS * D::BLOCK_BYTES;
+    let bytes = D::BLOCK_BYTES / D::GROUPS;
+    let ahead = start + index % D::GROUPS * bytes + PREFETCH_BYTES;
+    for line in 0..bytes.div_ceil(64) {
+        simd.prefetch(stream, ahead + line * 64);
     }
+    D::group(simd, &stream[start..][..D::BLOCK_BYTES], index % D::GROUPS)
 }
 
 /// The canonical chain of one group.

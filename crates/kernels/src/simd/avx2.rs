@@ -45,10 +45,11 @@ macro_rules! pure {
     };
 }
 
+/// Applies an intrinsic to both halves. Not a closure: that would be compiled without AVX2.
 macro_rules! both {
-    ($op:ident, $a:expr) => {{
+    ($op:ident $(::<$immediate:tt>)?, $a:expr) => {{
         let a = $a;
-        [pure!($op(a[0])), pure!($op(a[1]))]
+        [pure!($op$(::<$immediate>)?(a[0])), pure!($op$(::<$immediate>)?(a[1]))]
     }};
     ($op:ident, $a:expr, $b:expr) => {{
         let (a, b) = ($a, $b);
@@ -60,12 +61,25 @@ macro_rules! both {
     }};
 }
 
+/// Loads both halves of an array.
+macro_rules! load_both {
+    ($load:ident, $source:expr) => {{
+        let [low, high] = halves($source);
+        [
+            // SAFETY: `low` points at the first half; the load needs no alignment.
+            unsafe { $load(low.cast()) },
+            // SAFETY: `high` points at the second half; the load needs no alignment.
+            unsafe { $load(high.cast()) },
+        ]
+    }};
+}
+
 type F = [__m256; 2];
 type I = [__m256i; 2];
 
 #[inline(always)]
-fn halves<T>(source: &[T; LANES]) -> [*const T; 2] {
-    let (low, high) = source.split_at(LANES / 2);
+fn halves<T, const N: usize>(source: &[T; N]) -> [*const T; 2] {
+    let (low, high) = source.split_at(N / 2);
     [low.as_ptr(), high.as_ptr()]
 }
 
@@ -106,10 +120,7 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn load(self, source: &[f32; LANES]) -> F {
-        halves(source).map(|half| {
-            // SAFETY: `half` points at 8 floats; the load needs no alignment.
-            unsafe { _mm256_loadu_ps(half) }
-        })
+        load_both!(_mm256_loadu_ps, source)
     }
     #[inline(always)]
     fn store(self, value: F, target: &mut [f32; LANES]) {
@@ -121,21 +132,13 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn load_f16(self, source: &[u16; LANES]) -> F {
-        halves(source).map(|half| {
-            // SAFETY: `half` points at 8 values of 16 bits; the load needs no alignment.
-            let bits = unsafe { _mm_loadu_si128(half.cast()) };
-            pure!(_mm256_cvtph_ps(bits))
-        })
+        both!(_mm256_cvtph_ps, load_both!(_mm_loadu_si128, source))
     }
     #[inline(always)]
     fn load_bf16(self, source: &[u16; LANES]) -> F {
-        halves(source).map(|half| {
-            // SAFETY: `half` points at 8 values of 16 bits; the load needs no alignment.
-            let bits = unsafe { _mm_loadu_si128(half.cast()) };
-            let wide = pure!(_mm256_cvtepu16_epi32(bits));
-            let shifted = pure!(_mm256_slli_epi32::<16>(wide));
-            pure!(_mm256_castsi256_ps(shifted))
-        })
+        let wide = both!(_mm256_cvtepu16_epi32, load_both!(_mm_loadu_si128, source));
+        let shifted = both!(_mm256_slli_epi32::<16>, wide);
+        both!(_mm256_castsi256_ps, shifted)
     }
     #[inline(always)]
     fn add(self, a: F, b: F) -> F {
@@ -189,10 +192,8 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn pow2(self, a: I) -> F {
         let biased = self.add_int(a, self.splat_int(127));
-        biased.map(|half| {
-            let shifted = pure!(_mm256_slli_epi32::<23>(half));
-            pure!(_mm256_castsi256_ps(shifted))
-        })
+        let shifted = both!(_mm256_slli_epi32::<23>, biased);
+        both!(_mm256_castsi256_ps, shifted)
     }
 
     #[inline(always)]
@@ -213,28 +214,16 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn load_bytes(self, source: &[u8; LANES]) -> I {
-        halves(source).map(|half| {
-            // SAFETY: `half` points at 8 bytes; the load needs no alignment.
-            let bytes = unsafe { _mm_loadl_epi64(half.cast()) };
-            pure!(_mm256_cvtepu8_epi32(bytes))
-        })
+        both!(_mm256_cvtepu8_epi32, load_both!(_mm_loadl_epi64, source))
     }
     #[inline(always)]
     fn load_signed_bytes(self, source: &[i8; LANES]) -> I {
-        halves(source).map(|half| {
-            // SAFETY: `half` points at 8 bytes; the load needs no alignment.
-            let bytes = unsafe { _mm_loadl_epi64(half.cast()) };
-            pure!(_mm256_cvtepi8_epi32(bytes))
-        })
+        both!(_mm256_cvtepi8_epi32, load_both!(_mm_loadl_epi64, source))
     }
 
     #[inline(always)]
     fn load_codes(self, source: &[u8; 64]) -> I {
-        let (low, high) = source.split_at(32);
-        [low.as_ptr(), high.as_ptr()].map(|half| {
-            // SAFETY: `half` points at 32 bytes; the load needs no alignment.
-            unsafe { _mm256_loadu_si256(half.cast()) }
-        })
+        load_both!(_mm256_loadu_si256, source)
     }
     #[inline(always)]
     fn store_codes(self, value: I, target: &mut [u8; 64]) {
@@ -247,13 +236,13 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn shift_right_and<const SHIFT: i32>(self, a: I, mask: u8) -> I {
         // There is no byte shift: bits of the upper neighbour come in, and the mask drops them.
-        let shifted = a.map(|half| pure!(_mm256_srli_epi16::<SHIFT>(half)));
+        let shifted = both!(_mm256_srli_epi16::<SHIFT>, a);
         let mask = [pure!(_mm256_set1_epi8(mask.cast_signed())); 2];
         both!(_mm256_and_si256, shifted, mask)
     }
     #[inline(always)]
     fn shift_left_and<const SHIFT: i32>(self, a: I, mask: u8) -> I {
-        let shifted = a.map(|half| pure!(_mm256_slli_epi16::<SHIFT>(half)));
+        let shifted = both!(_mm256_slli_epi16::<SHIFT>, a);
         let mask = [pure!(_mm256_set1_epi8(mask.cast_signed())); 2];
         both!(_mm256_and_si256, shifted, mask)
     }

@@ -1,4 +1,7 @@
 //! From the bytes of a strip back to codes and scales, in vectors of one lane per row.
+//!
+//! Vector operations stand in loops and arrays, never in closures: only `#[inline(always)]`
+//! functions are sure to be compiled with a tier's instructions.
 
 use super::GROUP_COLS;
 use crate::Format;
@@ -50,14 +53,23 @@ fn vector(planes: &[u8], index: usize) -> &[u8; 64] {
 /// Vectors whose low four bits come from 256 bytes of nibbles.
 #[inline(always)]
 fn nibbles<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
-    std::array::from_fn(|index| {
-        let pair = simd.load_codes(vector(planes, index / 2));
-        if index % 2 == 0 {
-            simd.shift_right_and::<0>(pair, 15)
-        } else {
-            simd.shift_right_and::<4>(pair, 15)
-        }
-    })
+    let mut codes = [simd.load_codes(vector(planes, 0)); 8];
+    for pair in 0..4 {
+        let both = simd.load_codes(vector(planes, pair));
+        codes[2 * pair] = simd.shift_right_and::<0>(both, 15);
+        codes[2 * pair + 1] = simd.shift_right_and::<4>(both, 15);
+    }
+    codes
+}
+
+/// Adds the bits above the low four.
+#[inline(always)]
+fn join<S: Simd>(simd: S, low: [S::Codes; 8], high: [S::Codes; 8]) -> [S::Codes; 8] {
+    let mut codes = low;
+    for (code, high) in codes.iter_mut().zip(high) {
+        *code = simd.or_codes(*code, high);
+    }
+    codes
 }
 
 impl CodeWidth for Bits4 {
@@ -97,7 +109,7 @@ impl CodeWidth for Bits5 {
             simd.shift_right_and::<2>(plane, 16),
             simd.shift_right_and::<3>(plane, 16),
         ];
-        std::array::from_fn(|index| simd.or_codes(low[index], high[index]))
+        join(simd, low, high)
     }
 
     #[inline(always)]
@@ -118,16 +130,19 @@ impl CodeWidth for Bits6 {
     #[inline(always)]
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
         let low = nibbles(simd, &planes[128..]);
-        std::array::from_fn(|index| {
-            let plane = simd.load_codes(vector(planes, index / 4));
-            let high = match index % 4 {
-                0 => simd.shift_left_and::<4>(plane, 48),
-                1 => simd.shift_left_and::<2>(plane, 48),
-                2 => simd.shift_right_and::<0>(plane, 48),
-                _ => simd.shift_right_and::<2>(plane, 48),
-            };
-            simd.or_codes(low[index], high)
-        })
+        let first = simd.load_codes(vector(planes, 0));
+        let last = simd.load_codes(vector(planes, 1));
+        let high = [
+            simd.shift_left_and::<4>(first, 48),
+            simd.shift_left_and::<2>(first, 48),
+            simd.shift_right_and::<0>(first, 48),
+            simd.shift_right_and::<2>(first, 48),
+            simd.shift_left_and::<4>(last, 48),
+            simd.shift_left_and::<2>(last, 48),
+            simd.shift_right_and::<0>(last, 48),
+            simd.shift_right_and::<2>(last, 48),
+        ];
+        join(simd, low, high)
     }
 
     #[inline(always)]
@@ -147,7 +162,11 @@ impl CodeWidth for Bits8 {
 
     #[inline(always)]
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
-        std::array::from_fn(|index| simd.load_codes(vector(planes, index)))
+        let mut codes = [simd.load_codes(vector(planes, 0)); 8];
+        for (index, code) in codes.iter_mut().enumerate() {
+            *code = simd.load_codes(vector(planes, index));
+        }
+        codes
     }
 
     #[inline(always)]
@@ -253,9 +272,10 @@ fn six_bit_scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
         std::array::from_fn(|row| low[row][0] & 15 | (high[row][0] >> shift & 3) << 4);
     let min: [u8; LANES] =
         std::array::from_fn(|row| low[row][0] >> 4 | (high[row][0] >> shift >> 2 & 3) << 4);
-    let float = |codes| simd.int_to_float(simd.load_bytes(codes));
-    let d = simd.mul(load_f16(simd, scales, 0), float(&scale));
-    let m = simd.mul(load_f16(simd, scales, 2 * LANES), float(&min));
+    let scale = simd.int_to_float(simd.load_bytes(&scale));
+    let min = simd.int_to_float(simd.load_bytes(&min));
+    let d = simd.mul(load_f16(simd, scales, 0), scale);
+    let m = simd.mul(load_f16(simd, scales, 2 * LANES), min);
     Scales {
         d: [d; 2],
         m: simd.sub(simd.splat(-0.0), m),
@@ -266,15 +286,19 @@ fn six_bit_scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
 #[inline(always)]
 fn scale_per_half<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
     let d = load_f16(simd, scales, 0);
-    let half = |half| {
-        let at = 2 * LANES + (2 * index + half) * LANES;
-        let scale = lanes_at(scales, at).map(i8::from_le_bytes);
-        simd.mul(d, simd.int_to_float(simd.load_signed_bytes(&scale)))
-    };
     Scales {
-        d: [half(0), half(1)],
+        d: [
+            simd.mul(d, scale_of_half(simd, scales, 2 * index)),
+            simd.mul(d, scale_of_half(simd, scales, 2 * index + 1)),
+        ],
         m: simd.splat(0.0),
     }
+}
+
+#[inline(always)]
+fn scale_of_half<S: Simd>(simd: S, scales: &[u8], half: usize) -> S::F {
+    let bytes = lanes_at(scales, 2 * LANES + half * LANES).map(i8::from_le_bytes);
+    simd.int_to_float(simd.load_signed_bytes(&bytes))
 }
 
 /// Declares the type of a format: width and offset of its codes, minimum, scale per half,

@@ -1,0 +1,118 @@
+//! Speed of matrix products: `cargo run --release -p relight-kernels --example matmul --
+//! [threads] [filter]`.
+//!
+//! Every product reads another copy of the weights, as many as exceed the last-level cache, as
+//! the layers of a model do. A line gives weights read in GB/s and products in GMAC/s, the
+//! median over the repetitions. `filter` selects lines that contain it. With one thread (and on
+//! Linux) it is the thread's own CPU time that counts, which other work disturbs less.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    reason = "a measuring tool for developers: it prints, and reads the clock"
+)]
+
+use std::time::Instant;
+
+use relight_kernels::{Activations, Format, Kernels, Pool, Tiles, tile_bytes};
+
+/// Weights that no cache holds.
+const COLD_BYTES: usize = 96 << 20;
+
+/// Rows and columns of weights of small models.
+const SHAPES: [(usize, usize); 5] = [
+    (1536, 576),
+    (576, 1536),
+    (2048, 640),
+    (640, 2048),
+    (16384, 1024),
+];
+
+const ROWS: [usize; 8] = [1, 2, 3, 4, 8, 16, 64, 512];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let threads = arguments.next().and_then(|text| text.parse().ok());
+    let pool = Pool::new(threads.unwrap_or(2));
+    let filter = arguments.next().unwrap_or_default();
+    for kernels in Kernels::available().into_iter().rev().take(1) {
+        for format in Format::ALL {
+            for (rows, cols) in SHAPES {
+                let name = format!("{format:?} {rows}x{cols}");
+                if name.contains(&filter) && cols % format.block_elements() == 0 {
+                    measure(&name, (&kernels, &pool), format, rows, cols);
+                }
+            }
+        }
+    }
+}
+
+fn measure(
+    name: &str,
+    (kernels, pool): (&Kernels, &Pool),
+    format: Format,
+    rows: usize,
+    cols: usize,
+) {
+    let bytes = tile_bytes(format, rows, cols);
+    let copies = COLD_BYTES.div_ceil(bytes);
+    // Any bytes are codes; scales of zero keep the values finite.
+    let weights: Vec<u8> = vec![0x11; bytes * copies];
+    let mut line = format!("{name:20}");
+    let clock = Clock {
+        epoch: Instant::now(),
+        own: pool.threads() == 1,
+    };
+    for m in ROWS {
+        let mut activations = Activations::new();
+        activations.resize(m, cols);
+        for (index, value) in activations.values_mut().iter_mut().enumerate() {
+            *value = (index % 17) as f32 - 8.0;
+        }
+        kernels.quantize(pool, &mut activations);
+        let mut out = vec![0.0; m * rows];
+        let work = m * rows * cols;
+        let repetitions = (2_000_000_000 / work).clamp(2, 4 * copies);
+        let mut seconds = Vec::new();
+        for _ in 0..5 {
+            let start = clock.seconds();
+            for index in 0..repetitions {
+                let copy = &weights[index % copies * bytes..][..bytes];
+                let Ok(tiles) = Tiles::new(format, rows, cols, copy) else {
+                    return;
+                };
+                kernels.matmul(pool, &tiles, &activations, &mut out, rows);
+            }
+            seconds.push((clock.seconds() - start) / repetitions as f64);
+        }
+        seconds.sort_by(f64::total_cmp);
+        let (speed, macs) = (
+            bytes as f64 / seconds[2] / 1e9,
+            work as f64 / seconds[2] / 1e9,
+        );
+        if m < 16 {
+            line += &format!("  m{m} {speed:5.1} GB/s {macs:5.1}");
+        } else {
+            line += &format!("  m{m} {macs:5.1}");
+        }
+    }
+    println!("{line}");
+}
+
+struct Clock {
+    epoch: Instant,
+    /// Whether to count the time of this thread alone.
+    own: bool,
+}
+
+impl Clock {
+    fn seconds(&self) -> f64 {
+        let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+        let nanoseconds = statistics.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+        match nanoseconds {
+            Some(nanoseconds) if self.own => nanoseconds / 1e9,
+            _ => self.epoch.elapsed().as_secs_f64(),
+        }
+    }
+}
