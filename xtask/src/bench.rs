@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// A llama-server to measure instead of building the pinned one.
     #[arg(long)]
     llama_server: Option<PathBuf>,
+    /// A relight to measure instead of building this version.
+    #[arg(long)]
+    relight: Option<PathBuf>,
     /// Repetitions of every measurement; the median counts.
     #[arg(long, default_value_t = 3)]
     repetitions: u64,
@@ -89,7 +92,10 @@ struct Contestants {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     setup::ensure_models(workspace)?;
     let contestants = Contestants {
-        relight: workspace.build_relight(Profile::Release)?,
+        relight: match &options.relight {
+            Some(path) => path.clone(),
+            None => workspace.build_relight(Profile::Release)?,
+        },
         llama: match &options.llama_server {
             Some(path) => path.clone(),
             None => llama::build(workspace)?,

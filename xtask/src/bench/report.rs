@@ -62,7 +62,7 @@ const QUANTITIES: &[Quantity] = &[
 ];
 
 pub(super) fn write(workspace: &Workspace, series: &[Series], dry_run: bool) -> Result<()> {
-    let table = format!("{}\n{}", machine()?, table(series));
+    let table = format!("{}\n{}", circumstances(series)?, table(series));
     println!("{table}");
     if dry_run {
         return Ok(());
@@ -110,8 +110,8 @@ fn median(series: &Series, quantity: &Quantity) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN) / quantity.unit
 }
 
-/// One sentence on where and how this was measured.
-fn machine() -> Result<String> {
+/// One sentence on where, how and beside what this was measured.
+fn circumstances(series: &[Series]) -> Result<String> {
     let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = information
         .lines()
@@ -124,8 +124,14 @@ fn machine() -> Result<String> {
         .find(|flag| information.contains(flag));
     let wide = wide.unwrap_or("no avx2");
     let processors = std::thread::available_parallelism()?;
+    let others = series
+        .iter()
+        .flat_map(|one| &one.samples)
+        .map(|sample| sample.others);
+    let others = 100.0 * others.fold(0.0, f64::max);
     Ok(format!(
-        "{model}, {processors} processors, {wide}; 2 threads and 8 slots each; medians of interleaved repetitions.\n"
+        "{model}, {processors} processors, {wide}; 2 threads and 8 slots each; medians of interleaved repetitions; \
+         others used at most {others:.0} % of the machine meanwhile.\n"
     ))
 }
 
