@@ -37,12 +37,18 @@ pub(super) fn build_environment(
     environment.set_auto_escape_callback(|_name| AutoEscape::None);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_filter("tojson", tojson);
+    environment.add_test("iterable", is_iterable);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment
         .add_template_owned(TEMPLATE, plain_blocks(source).into_owned())
         .map_err(failed)?;
     Ok(environment)
+}
+
+/// Templates ask this of `tools` and `content` before they count them; to Python none is not.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
 }
 
 fn raise_exception(message: String) -> Result<Value, Error> {

@@ -1,3 +1,5 @@
+pub(crate) mod vectors;
+
 use relight_gguf::{Gguf, GgufError, Writer};
 
 use super::{EncodeOptions, Tokenizer};
