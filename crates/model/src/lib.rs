@@ -2,10 +2,12 @@
 //! weights and a view of the key/value pages. No I/O, no clock, no threads of its own.
 
 pub mod arch;
+pub mod forward;
 pub mod reference;
 pub mod sampler;
 pub mod spec;
 pub mod text;
+pub mod weights;
 
 #[cfg(test)]
 mod draft;

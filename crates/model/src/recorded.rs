@@ -85,12 +85,17 @@ pub(crate) struct RealModel {
 pub(crate) struct Prompt {
     pub(crate) name: String,
     pub(crate) tokens: Vec<u32>,
+    pub(crate) continuation: Vec<u32>,
+    /// llama.cpp's best minus second logit at each step of the continuation.
+    pub(crate) margins: Vec<f32>,
     pub(crate) rows: Vec<RealRow>,
 }
 
 pub(crate) struct RealRow {
     pub(crate) position: usize,
     pub(crate) ids: Vec<u32>,
+    /// llama.cpp's logits of `ids`.
+    pub(crate) logits: Vec<f32>,
     /// Logits of `ids` computed in f32 from the dequantized weights.
     pub(crate) reference: Vec<f32>,
 }
@@ -128,11 +133,14 @@ impl Prompt {
         let rows = array(&json["positions"]).iter().map(|row| RealRow {
             position: index(&row["position"]),
             ids: ids(&row["ids"]),
+            logits: numbers(&row["logits"]),
             reference: numbers(&row["reference"]),
         });
         Self {
             name: json["name"].as_str().unwrap().to_owned(),
             tokens: ids(&json["tokens"]),
+            continuation: ids(&json["continuation"]),
+            margins: numbers(&json["margins"]),
             rows: rows.collect(),
         }
     }

@@ -1,0 +1,138 @@
+//! Writes the logits of a model after every token of a sequence, as rows of f32.
+//!
+//! ```text
+//! logits MODEL --tokens FILE.json --out FILE.f32
+//!        [--reference] [--isa scalar|avx2|avx512] [--threads N] [--chunk N]
+//! ```
+//!
+//! `FILE.json` is an array of token ids. `--reference` computes from the dequantized weights
+//! in plain f32, with an f32 cache; the other options are for the engine's own pass.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use relight_gguf::Gguf;
+use relight_kernels::{Isa, Kernels, PAGE_TOKENS, Pool};
+use relight_model::forward::{Batch, Model, Processor, Row, Scratch};
+use relight_model::reference::{CachePrecision, Reference};
+use relight_model::spec::Spec;
+use relight_model::weights::WeightsPlan;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let file = std::fs::read(&options.model)?;
+    let gguf = Gguf::parse(&file)?;
+    let spec = Spec::from_gguf(&gguf)?;
+    let tokens: Vec<u32> = serde_json::from_slice(&std::fs::read(&options.tokens)?)?;
+    if let Some(token) = tokens
+        .iter()
+        .find(|token| **token as usize >= spec.vocab_size)
+    {
+        return Err(format!("token {token} is not in the vocabulary").into());
+    }
+    let logits = if options.reference {
+        Reference::new(&spec, &gguf, CachePrecision::F32).append(&tokens)
+    } else {
+        forward(&options, spec, &gguf, &tokens)?
+    };
+    let bytes: Vec<u8> = logits
+        .iter()
+        .flat_map(|logit| logit.to_le_bytes())
+        .collect();
+    std::fs::write(&options.out, bytes)?;
+    Ok(())
+}
+
+/// The logits of all `tokens`, computed in chunks.
+fn forward(
+    options: &Options,
+    spec: Spec,
+    gguf: &Gguf<'_>,
+    tokens: &[u32],
+) -> Result<Vec<f32>, Box<dyn Error>> {
+    let processor = Processor {
+        kernels: options.kernels,
+        pool: Pool::new(options.threads),
+    };
+    let plan = WeightsPlan::new(&spec);
+    let mut arena = vec![0; plan.bytes()];
+    plan.build((&spec, gguf), &mut arena, &processor.pool, &mut |_| ())?;
+    let model = Model::new(spec, arena)?;
+    let pages = u32::try_from(tokens.len().div_ceil(PAGE_TOKENS))?;
+    let table: Vec<u32> = (0..pages).collect();
+    let mut kv = vec![0; table.len() * model.kv_layout().page_elements()];
+    let mut scratch = Scratch::new(&model);
+    let (mut all, mut logits) = (Vec::new(), Vec::new());
+    let rows: Vec<Row> = (0..)
+        .zip(tokens)
+        .map(|(position, token)| row(position, *token))
+        .collect();
+    for chunk in rows.chunks(options.chunk) {
+        let batch = Batch {
+            rows: chunk,
+            sequences: &[&table],
+        };
+        model.forward(&processor, &batch, &mut kv, &mut scratch, &mut logits)?;
+        all.extend_from_slice(&logits);
+    }
+    Ok(all)
+}
+
+fn row(position: u32, token: u32) -> Row {
+    Row {
+        token,
+        position,
+        sequence: 0,
+        logits: true,
+    }
+}
+
+struct Options {
+    model: PathBuf,
+    tokens: PathBuf,
+    out: PathBuf,
+    reference: bool,
+    kernels: Kernels,
+    threads: usize,
+    chunk: usize,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
+        let (mut model, mut tokens, mut out) = (None, None, None);
+        let (mut reference, mut kernels) = (false, Kernels::detect());
+        let (mut threads, mut chunk) = (2, 512);
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                arguments
+                    .next()
+                    .ok_or_else(|| format!("{argument}: no value"))
+            };
+            match argument.as_str() {
+                "--tokens" => tokens = Some(value()?.into()),
+                "--out" => out = Some(value()?.into()),
+                "--reference" => reference = true,
+                "--isa" => kernels = Kernels::with_isa(isa(&value()?)?)?,
+                "--threads" => threads = value()?.parse()?,
+                "--chunk" => chunk = value()?.parse::<usize>()?.max(1),
+                option if option.starts_with('-') => return Err(format!("unknown {option}").into()),
+                path if model.is_none() => model = Some(path.into()),
+                other => return Err(format!("a second model: {other}").into()),
+            }
+        }
+        Ok(Self {
+            model: model.ok_or("which model?")?,
+            tokens: tokens.ok_or("--tokens FILE.json is missing")?,
+            out: out.ok_or("--out FILE.f32 is missing")?,
+            reference,
+            kernels,
+            threads,
+            chunk,
+        })
+    }
+}
+
+fn isa(name: &str) -> Result<Isa, String> {
+    let isa = Isa::ALL.into_iter().find(|isa| isa.name() == name);
+    isa.ok_or_else(|| format!("--isa {name}: not one of scalar, avx2, avx512"))
+}
