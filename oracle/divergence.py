@@ -11,7 +11,10 @@ from pathlib import Path
 
 import numpy
 
-from llama import BATCH_TOKENS, Llama
+from llama import Llama
+
+# Rows compared at a time: each is up to 262144 numbers in f64, several times over.
+ROWS = 128
 
 
 def log_softmax(rows):
@@ -38,8 +41,8 @@ def main(model_path, exact_path, tokens_path, relight_path):
     exact = Llama(exact_path, len(tokens), exact=True)
     relight = numpy.memmap(relight_path, dtype="<f4", mode="r").reshape(len(tokens), llama.vocab_size)
     ours, theirs = [], []
-    for start in range(0, len(tokens), BATCH_TOKENS):
-        chunk = tokens[start : start + BATCH_TOKENS]
+    for start in range(0, len(tokens), ROWS):
+        chunk = tokens[start : start + ROWS]
         reference = exact.feed(chunk)
         ours.append(compare(reference, relight[start : start + len(chunk)]))
         theirs.append(compare(reference, llama.feed(chunk)))

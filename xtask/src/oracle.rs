@@ -39,8 +39,10 @@ pub(crate) fn run_all(workspace: &Workspace, llama_library: Option<PathBuf>) -> 
         llama_library,
     };
     run(oracle.script("tiny.py").arg(workspace.path("oracle/tiny")))?;
+    oracle.render_templates()?;
     let mut rows = Vec::new();
     for model in &MODELS {
+        oracle.encode_corpus(model)?;
         let exact = oracle.dequantized(model)?;
         oracle.record(model, &exact)?;
         rows.push(oracle.divergence(model, &exact)?);
@@ -73,6 +75,27 @@ impl Oracle<'_> {
             command.env("LLAMA_CPP_LIB_PATH", library);
         }
         command
+    }
+
+    /// Token ids of llama.cpp for the corpus of strings.
+    fn encode_corpus(&self, model: &TestModel) -> Result<()> {
+        let vectors = format!("oracle/vectors/tokenizer-{}.json", model.vectors);
+        let mut encode = self.script("tokenizer.py");
+        encode.arg("--model").arg(model.path(self.workspace));
+        run(encode.arg("--out").arg(self.workspace.path(&vectors)))
+    }
+
+    /// Renderings of chat templates by Python's Jinja, the chat model's own among them.
+    fn render_templates(&self) -> Result<()> {
+        let [chat_model, _] = &MODELS;
+        let mut render = self.script("template.py");
+        render
+            .arg("--templates")
+            .arg(self.workspace.path("oracle/templates"));
+        render.arg("--model").arg(chat_model.path(self.workspace));
+        run(render
+            .arg("--out")
+            .arg(self.workspace.path("oracle/vectors/templates.json")))
     }
 
     /// The F32 copy of a model, made once.
