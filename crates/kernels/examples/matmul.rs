@@ -2,9 +2,9 @@
 //! [threads] [filter]`.
 //!
 //! Every product reads another copy of the weights, as many as exceed the last-level cache, as
-//! the layers of a model do. A line gives weights read in GB/s and products in GMAC/s, the
-//! median over the repetitions. `filter` selects lines that contain it. With one thread (and on
-//! Linux) it is the thread's own CPU time that counts, which other work disturbs less.
+//! the layers of a model do. A line gives weights read in GB/s and products in GMAC/s, the best
+//! of many short trials, so that other work on the machine disturbs it little. `filter` selects
+//! lines that contain it.
 
 #![expect(
     clippy::print_stdout,
@@ -19,6 +19,15 @@ use relight_kernels::{Activations, Format, Kernels, Pool, Tiles, tile_bytes};
 
 /// Weights that no cache holds.
 const COLD_BYTES: usize = 96 << 20;
+
+/// Measurements per line, of which the best counts.
+const TRIALS: usize = 100;
+
+/// Products of a trial: few enough that some trials are not interrupted.
+const TRIAL_MACS: usize = 1 << 26;
+
+/// Products beyond which a shape is not measured.
+const MACS_MAX: usize = 1 << 30;
 
 /// Rows and columns of weights of small models.
 const SHAPES: [(usize, usize); 5] = [
@@ -60,10 +69,6 @@ fn measure(
     // Any bytes are codes; scales of zero keep the values finite.
     let weights: Vec<u8> = vec![0x11; bytes * copies];
     let mut line = format!("{name:20}");
-    let clock = Clock {
-        epoch: Instant::now(),
-        own: pool.threads() == 1,
-    };
     for m in ROWS {
         let mut activations = Activations::new();
         activations.resize(m, cols);
@@ -73,24 +78,25 @@ fn measure(
         kernels.quantize(pool, &mut activations);
         let mut out = vec![0.0; m * rows];
         let work = m * rows * cols;
-        let repetitions = (2_000_000_000 / work).clamp(2, 4 * copies);
-        let mut seconds = Vec::new();
-        for _ in 0..5 {
-            let start = clock.seconds();
-            for index in 0..repetitions {
-                let copy = &weights[index % copies * bytes..][..bytes];
+        if work > MACS_MAX {
+            continue;
+        }
+        let repetitions = (TRIAL_MACS / work).max(1);
+        let mut best = f64::INFINITY;
+        let mut next = 0;
+        for _ in 0..TRIALS {
+            let start = Instant::now();
+            for _ in 0..repetitions {
+                let copy = &weights[next..next + bytes];
+                next = (next + bytes) % weights.len();
                 let Ok(tiles) = Tiles::new(format, rows, cols, copy) else {
                     return;
                 };
                 kernels.matmul(pool, &tiles, &activations, &mut out, rows);
             }
-            seconds.push((clock.seconds() - start) / repetitions as f64);
+            best = best.min(start.elapsed().as_secs_f64() / repetitions as f64);
         }
-        seconds.sort_by(f64::total_cmp);
-        let (speed, macs) = (
-            bytes as f64 / seconds[2] / 1e9,
-            work as f64 / seconds[2] / 1e9,
-        );
+        let (speed, macs) = (bytes as f64 / best / 1e9, work as f64 / best / 1e9);
         if m < 16 {
             line += &format!("  m{m} {speed:5.1} GB/s {macs:5.1}");
         } else {
@@ -98,21 +104,4 @@ fn measure(
         }
     }
     println!("{line}");
-}
-
-struct Clock {
-    epoch: Instant,
-    /// Whether to count the time of this thread alone.
-    own: bool,
-}
-
-impl Clock {
-    fn seconds(&self) -> f64 {
-        let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-        let nanoseconds = statistics.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-        match nanoseconds {
-            Some(nanoseconds) if self.own => nanoseconds / 1e9,
-            _ => self.epoch.elapsed().as_secs_f64(),
-        }
-    }
 }

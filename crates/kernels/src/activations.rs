@@ -1,12 +1,12 @@
 //! The input of a matrix product: rows of f32, and the same rows quantized.
 //!
 //! ```text
-//! blocks[b * rows + m] = columns 32 b .. 32 b + 32 of row m
+//! codes[b * rows + m], scales[b * rows + m] = columns 32 b .. 32 b + 32 of row m
 //! ```
 //!
 //! All rows' blocks of the same columns lie together: a kernel that has unpacked a group of
-//! weights multiplies it with all of them. `reference::quantize_activation` says what a block
-//! is.
+//! weights multiplies it with all of them. [`crate::reference::quantize_activation`] says what
+//! a block is.
 
 #![expect(
     unsafe_code,
@@ -19,17 +19,19 @@ use crate::simd::{Kernel, LANES, Simd};
 use crate::tiles::GROUP_COLS;
 use crate::{Kernels, Pool};
 
-/// 32 activations of one row, as the kernels read them.
+/// 32 codes in -127..=127, four columns at a time.
+pub(crate) type Codes = [[i8; 4]; GROUP_COLS / 4];
+
+/// What scales the products with 32 codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[repr(C, align(16))]
-pub(crate) struct Block {
-    /// In -127..=127, four columns at a time.
-    pub(crate) codes: [[i8; 4]; GROUP_COLS / 4],
+pub(crate) struct Scales {
     pub(crate) scale: f32,
-    /// `scale * f32(sums[0] + sums[1])`.
+    /// `scale * sum`
     pub(crate) scaled_sum: f32,
+    /// Of all codes. Sums of codes are small integers, so exact.
+    pub(crate) sum: f32,
     /// Of the first and the last 16 codes.
-    pub(crate) sums: [i32; 2],
+    pub(crate) half_sums: [f32; 2],
 }
 
 /// Below this many values quantizing is not worth a second thread.
@@ -43,8 +45,10 @@ pub struct Activations {
     /// (rows, cols)
     values: Vec<f32>,
     /// (ceil(cols / 32), rows)
-    blocks: Vec<Block>,
-    /// Whether `blocks` belong to `values`.
+    codes: Vec<Codes>,
+    /// (ceil(cols / 32), rows)
+    scales: Vec<Scales>,
+    /// Whether `codes` and `scales` belong to `values`.
     quantized: bool,
 }
 
@@ -62,7 +66,8 @@ impl Activations {
         self.cols = cols;
         self.values.resize(rows * cols, 0.0);
         let blocks = rows * cols.div_ceil(GROUP_COLS);
-        self.blocks.resize(blocks, Block::default());
+        self.codes.resize(blocks, Codes::default());
+        self.scales.resize(blocks, Scales::default());
         self.quantized = false;
     }
 
@@ -89,49 +94,56 @@ impl Activations {
         &mut self.values
     }
 
-    pub(crate) fn blocks(&self) -> &[Block] {
+    /// Codes and scales of all rows, for each 32 columns.
+    ///
+    /// # Panics
+    /// If the values were not quantized since they were written.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (&[Codes], &[Scales])> {
         assert!(
             self.quantized,
             "activations are quantized before they are multiplied"
         );
-        &self.blocks
+        let rows = self.rows.max(1);
+        self.codes
+            .chunks_exact(rows)
+            .zip(self.scales.chunks_exact(rows))
     }
 }
 
 /// Quantizes 32 values.
 #[inline(always)]
-fn quantize_block<S: Simd>(simd: S, values: &[f32; GROUP_COLS]) -> Block {
+fn quantize_block<S: Simd>(simd: S, values: &[f32; GROUP_COLS]) -> (Codes, Scales) {
+    let mut codes = Codes::default();
+    let mut scales = Scales::default();
     let [first, last] = *values.as_chunks::<LANES>().0 else {
-        return Block::default();
+        return (codes, scales);
     };
     let (first, last) = (simd.load(&first), simd.load(&last));
     let Some(largest) = largest(simd, first, last) else {
-        return Block {
-            scale: f32::NAN,
-            scaled_sum: f32::NAN,
-            ..Block::default()
-        };
+        scales.scale = f32::NAN;
+        scales.scaled_sum = f32::NAN;
+        return (codes, scales);
     };
     if largest < LARGEST_MIN {
-        return Block::default();
+        return (codes, scales);
     }
     let factor = simd.splat(127.0 / largest);
-    let mut block = Block {
-        scale: largest / 127.0,
-        ..Block::default()
-    };
-    let (halves, _) = block.codes.as_chunks_mut::<{ LANES / 4 }>();
-    for ((half, sum), values) in halves.iter_mut().zip(&mut block.sums).zip([first, last]) {
+    let (halves, _) = codes.as_chunks_mut::<{ LANES / 4 }>();
+    let mut sums = [0; 2];
+    for ((half, sum), values) in halves.iter_mut().zip(&mut sums).zip([first, last]) {
         let scaled = simd.mul(values, factor);
         let clamped = simd.max(simd.min(scaled, simd.splat(127.0)), simd.splat(-127.0));
-        let mut codes = [0; LANES];
-        simd.store_int(simd.round_to_int(clamped), &mut codes);
-        *sum = codes.iter().sum();
+        let mut integers = [0; LANES];
+        simd.store_int(simd.round_to_int(clamped), &mut integers);
+        *sum = integers.iter().sum::<i32>();
         half.as_flattened_mut()
-            .copy_from_slice(&codes.map(|code| code as i8));
+            .copy_from_slice(&integers.map(|code| code as i8));
     }
-    block.scaled_sum = block.scale * (block.sums[0] + block.sums[1]) as f32;
-    block
+    scales.scale = largest / 127.0;
+    scales.half_sums = sums.map(|sum| sum as f32);
+    scales.sum = (sums[0] + sums[1]) as f32;
+    scales.scaled_sum = scales.scale * scales.sum;
+    (codes, scales)
 }
 
 /// The largest magnitude of 32 values; `None` if one of them is not finite.
@@ -161,13 +173,14 @@ fn largest<S: Simd>(simd: S, first: S::F, last: S::F) -> Option<f32> {
     Some(lanes[0])
 }
 
-/// Quantizes one row, or several blocks of it.
+/// Quantizes one row.
 struct QuantizeRow<'a> {
     /// (cols)
     values: &'a [f32],
     row: usize,
     rows: usize,
-    blocks: &'a Disjoint<'a, Block>,
+    codes: &'a Disjoint<'a, Codes>,
+    scales: &'a Disjoint<'a, Scales>,
 }
 
 impl Kernel for QuantizeRow<'_> {
@@ -189,11 +202,14 @@ impl Kernel for QuantizeRow<'_> {
 
 impl QuantizeRow<'_> {
     #[inline(always)]
-    fn put(&self, index: usize, block: Block) {
+    fn put(&self, index: usize, (codes, scales): (Codes, Scales)) {
         let at = index * self.rows + self.row;
         // SAFETY: only this row's task writes blocks whose place is `row` modulo `rows`.
-        let target = unsafe { self.blocks.slice(at..at + 1) };
-        target[0] = block;
+        let target = unsafe { self.codes.slice(at..at + 1) };
+        target[0] = codes;
+        // SAFETY: as above.
+        let target = unsafe { self.scales.slice(at..at + 1) };
+        target[0] = scales;
     }
 }
 
@@ -206,14 +222,16 @@ impl Kernels {
             return;
         }
         let values = &activations.values;
-        let blocks = Disjoint::new(&mut activations.blocks);
+        let codes = &Disjoint::new(&mut activations.codes);
+        let scales = &Disjoint::new(&mut activations.scales);
         let quantize = |row: usize| {
             let values = &values[row * cols..][..cols];
             self.tier.launch(QuantizeRow {
                 values,
                 row,
                 rows,
-                blocks: &blocks,
+                codes,
+                scales,
             });
         };
         if values.len() < PARALLEL_VALUES_MIN {

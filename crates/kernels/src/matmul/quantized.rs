@@ -1,9 +1,13 @@
 //! Products with quantized weights.
+//!
+//! The work of a group of weights has two phases, each a loop over the rows of activations:
+//! exact integer sums, then the float chain. Apart, each loop is short enough for a core's
+//! scheduler to overlap many rows (measured on Zen 2: 27 % faster than one loop).
 
 use super::{ROWS_MAX, Unit};
-use crate::activations::Block;
+use crate::activations::{Codes, Scales};
 use crate::simd::Simd;
-use crate::tiles::decode::{CodeWidth, Decode, Group};
+use crate::tiles::decode::{self, CodeWidth, Decode};
 
 /// How far ahead of its use the weight stream is asked for.
 const PREFETCH_BYTES: usize = 4 << 10;
@@ -17,11 +21,11 @@ pub(super) fn run<D: Decode, S: Simd>(simd: S, unit: &Unit<'_>) {
         for strip in unit.strips.clone() {
             let pass = Pass { unit, strip, first };
             match count {
-                1 => pass.few::<D, S, 1>(simd),
-                2 => pass.few::<D, S, 2>(simd),
-                3 => pass.few::<D, S, 3>(simd),
-                4 => pass.few::<D, S, 4>(simd),
-                _ => pass.many::<D, S>(simd, count),
+                1 => pass.run::<D, S, 1>(simd, 1),
+                2 => pass.run::<D, S, 2>(simd, 2),
+                3 => pass.run::<D, S, 3>(simd, 3),
+                4 => pass.run::<D, S, 4>(simd, 4),
+                _ => pass.run::<D, S, ROWS_MAX>(simd, count),
             }
         }
         first += count;
@@ -35,50 +39,31 @@ struct Pass<'a> {
     first: usize,
 }
 
-impl<'a> Pass<'a> {
-    /// The weights from this strip to the end of the matrix.
+impl Pass<'_> {
+    /// `count` rows, at most `M`. Where both are the same small constant, accumulators live in
+    /// registers.
     #[inline(always)]
-    fn stream(&self) -> &'a [u8] {
+    fn run<D: Decode, S: Simd, const M: usize>(&self, simd: S, count: usize) {
         let tiles = self.unit.tiles;
-        &tiles.bytes()[self.strip * tiles.strip_bytes()..]
-    }
-
-    /// `M` rows with accumulators in registers.
-    #[inline(always)]
-    fn few<D: Decode, S: Simd, const M: usize>(&self, simd: S) {
-        let rows = self.unit.activations.rows();
-        let stream = self.stream();
+        let stream = &tiles.bytes()[self.strip * tiles.strip_bytes()..];
         let mut acc = [simd.splat(0.0); M];
-        let blocks = self.unit.activations.blocks().chunks_exact(rows);
-        for (index, blocks) in blocks.enumerate() {
+        let mut sums = [[simd.splat_int(0); M]; 2];
+        let acc = &mut acc[..count];
+        for (index, (codes, scales)) in self.unit.activations.blocks().enumerate() {
             let group = group::<D, S>(simd, stream, index);
-            let blocks = &blocks[self.first..][..M];
-            for (acc, block) in acc.iter_mut().zip(blocks) {
-                *acc = add_group::<D, S>(simd, *acc, &group, block);
+            let codes: &[Codes] = &codes[self.first..][..count];
+            let scales: &[Scales] = &scales[self.first..][..count];
+            let [sums, last_sums] = &mut sums;
+            let (sums, last_sums) = (&mut sums[..count], &mut last_sums[..count]);
+            if D::HALVES {
+                D::Width::dot_halves(simd, &group.codes, codes, [sums, last_sums]);
+                add_halves::<D, S>(simd, acc, &group.scales, scales, [sums, last_sums]);
+            } else {
+                D::Width::dot_rows(simd, &group.codes, codes, sums);
+                add::<D, S>(simd, acc, &group.scales, scales, sums);
             }
         }
-        for (index, acc) in acc.into_iter().enumerate() {
-            self.unit
-                .output
-                .store(simd, self.first + index, self.strip, acc);
-        }
-    }
-
-    /// `count` rows, at most [`ROWS_MAX`].
-    #[inline(always)]
-    fn many<D: Decode, S: Simd>(&self, simd: S, count: usize) {
-        let rows = self.unit.activations.rows();
-        let stream = self.stream();
-        let mut acc = [simd.splat(0.0); ROWS_MAX];
-        let blocks = self.unit.activations.blocks().chunks_exact(rows);
-        for (index, blocks) in blocks.enumerate() {
-            let group = group::<D, S>(simd, stream, index);
-            let blocks = &blocks[self.first..][..count];
-            for (acc, block) in acc.iter_mut().zip(blocks) {
-                *acc = add_group::<D, S>(simd, *acc, &group, block);
-            }
-        }
-        for (index, acc) in acc[..count].iter().enumerate() {
+        for (index, acc) in acc.iter().enumerate() {
             self.unit
                 .output
                 .store(simd, self.first + index, self.strip, *acc);
@@ -88,7 +73,7 @@ impl<'a> Pass<'a> {
 
 /// Unpacks group `index` of the strip at the front of `stream`.
 #[inline(always)]
-fn group<D: Decode, S: Simd>(simd: S, stream: &[u8], index: usize) -> Group<S> {
+fn group<D: Decode, S: Simd>(simd: S, stream: &[u8], index: usize) -> decode::Group<S> {
     let start = index / D::GROUPS * D::BLOCK_BYTES;
     let bytes = D::BLOCK_BYTES / D::GROUPS;
     let ahead = start + index % D::GROUPS * bytes + PREFETCH_BYTES;
@@ -98,45 +83,52 @@ fn group<D: Decode, S: Simd>(simd: S, stream: &[u8], index: usize) -> Group<S> {
     D::group(simd, &stream[start..][..D::BLOCK_BYTES], index % D::GROUPS)
 }
 
-/// The canonical chain of one group.
+/// The canonical chain of one group, for every row.
 #[inline(always)]
-fn add_group<D: Decode, S: Simd>(
+fn add<D: Decode, S: Simd>(
     simd: S,
-    acc: S::F,
-    group: &Group<S>,
-    activations: &Block,
-) -> S::F {
-    let scale = simd.splat(activations.scale);
-    let [first, last] = activations.sums;
-    if D::HALVES {
-        let ([left, right], []) = group.codes.as_chunks::<4>() else {
-            return acc;
-        };
-        let ([near, far], []) = activations.codes.as_chunks::<4>() else {
-            return acc;
-        };
-        let near = D::Width::dot(simd, left, near, D::OFFSET, first);
-        let far = D::Width::dot(simd, right, far, D::OFFSET, last);
-        let acc = add_products(simd, acc, near, simd.mul(group.scales.d[0], scale));
-        return add_products(simd, acc, far, simd.mul(group.scales.d[1], scale));
-    }
-    let products = D::Width::dot(
-        simd,
-        &group.codes,
-        &activations.codes,
-        D::OFFSET,
-        first + last,
-    );
-    let acc = add_products(simd, acc, products, simd.mul(group.scales.d[0], scale));
-    if D::HAS_MIN {
-        simd.fma(group.scales.m, simd.splat(activations.scaled_sum), acc)
-    } else {
-        acc
+    acc: &mut [S::F],
+    weights: &decode::Scales<S>,
+    activations: &[Scales],
+    sums: &[S::I],
+) {
+    for ((acc, activations), sum) in acc.iter_mut().zip(activations).zip(sums) {
+        let product = product::<D, S>(simd, *sum, activations.sum);
+        let scale = simd.mul(weights.d[0], simd.splat(activations.scale));
+        *acc = simd.fma(product, scale, *acc);
+        if D::HAS_MIN {
+            *acc = simd.fma(weights.m, simd.splat(activations.scaled_sum), *acc);
+        }
     }
 }
 
-/// `fma(f32(products), scale, acc)`
+/// The canonical chain of one group with a scale per 16 columns, for every row.
 #[inline(always)]
-fn add_products<S: Simd>(simd: S, acc: S::F, products: S::I, scale: S::F) -> S::F {
-    simd.fma(simd.int_to_float(products), scale, acc)
+fn add_halves<D: Decode, S: Simd>(
+    simd: S,
+    acc: &mut [S::F],
+    weights: &decode::Scales<S>,
+    activations: &[Scales],
+    [first, last]: [&[S::I]; 2],
+) {
+    let sums = first.iter().zip(last);
+    for ((acc, activations), (first, last)) in acc.iter_mut().zip(activations).zip(sums) {
+        let scale = simd.splat(activations.scale);
+        let product_of_first = product::<D, S>(simd, *first, activations.half_sums[0]);
+        let product_of_last = product::<D, S>(simd, *last, activations.half_sums[1]);
+        *acc = simd.fma(product_of_first, simd.mul(weights.d[0], scale), *acc);
+        *acc = simd.fma(product_of_last, simd.mul(weights.d[1], scale), *acc);
+    }
+}
+
+/// `f32(sum((code - offset) * activation))`. What the dot product left of the offset is taken
+/// off in f32: every number here is an integer below 2^24, so nothing is rounded.
+#[inline(always)]
+fn product<D: Decode, S: Simd>(simd: S, sum: S::I, activation_sum: f32) -> S::F {
+    let sum = simd.int_to_float(sum);
+    let rest = D::OFFSET - D::Width::offset::<S>();
+    if rest == 0 {
+        return sum;
+    }
+    simd.fma(simd.splat(-rest as f32), simd.splat(activation_sum), sum)
 }

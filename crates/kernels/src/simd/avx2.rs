@@ -83,23 +83,66 @@ fn halves<T, const N: usize>(source: &[T; N]) -> [*const T; 2] {
     [low.as_ptr(), high.as_ptr()]
 }
 
+/// How many `vpmaddubsw` results fit an i16.
+const fn additions(bits: u32) -> usize {
+    assert!(bits <= 6, "wider codes do not fit the head-room");
+    if bits <= 4 { 8 } else { 4 >> (bits - 5) }
+}
+
+/// The dot product of one half of the lanes.
 impl Avx2 {
-    /// `sums + codes * activations` in pairs of i16, for codes that fit the head-room.
     #[inline(always)]
-    fn add_products(self, sums: I, codes: I, activations: __m256i) -> I {
-        let products = [
-            pure!(_mm256_maddubs_epi16(codes[0], activations)),
-            pure!(_mm256_maddubs_epi16(codes[1], activations)),
-        ];
-        both!(_mm256_add_epi16, sums, products)
+    fn dot_half<const BITS: u32, const N: usize>(
+        self,
+        codes: &[__m256i; N],
+        activations: &[[i8; 4]; N],
+    ) -> __m256i {
+        let additions = const { additions(BITS) };
+        let mut sum = pure!(_mm256_setzero_si256());
+        let mut first = 0;
+        while first < N {
+            let last = if first + additions < N {
+                first + additions
+            } else {
+                N
+            };
+            let mut pairs = pure!(_mm256_setzero_si256());
+            for index in first..last {
+                let broadcast = self.broadcast(activations[index]);
+                let products = pure!(_mm256_maddubs_epi16(codes[index], broadcast));
+                pairs = pure!(_mm256_add_epi16(pairs, products));
+            }
+            sum = self.add_widened(sum, pairs);
+            first = last;
+        }
+        sum
     }
 
-    /// Pairs of i16 to i32, added to `sums`.
     #[inline(always)]
-    fn add_widened(self, sums: I, pairs: I) -> I {
+    fn dot_bytes_half<const N: usize>(
+        self,
+        codes: &[__m256i; N],
+        activations: &[[i8; 4]; N],
+    ) -> __m256i {
+        let flip = pure!(_mm256_set1_epi8(i8::MIN));
+        let mut sum = pure!(_mm256_setzero_si256());
+        for (codes, activations) in codes.iter().zip(activations) {
+            let broadcast = self.broadcast(*activations);
+            let signed = pure!(_mm256_xor_si256(*codes, flip));
+            let magnitudes = pure!(_mm256_abs_epi8(signed));
+            let moved = pure!(_mm256_sign_epi8(broadcast, signed));
+            let pairs = pure!(_mm256_maddubs_epi16(magnitudes, moved));
+            sum = self.add_widened(sum, pairs);
+        }
+        sum
+    }
+
+    /// Pairs of i16 to i32, added to `sum`.
+    #[inline(always)]
+    fn add_widened(self, sum: __m256i, pairs: __m256i) -> __m256i {
         let ones = pure!(_mm256_set1_epi16(1));
-        let widened = both!(_mm256_madd_epi16, pairs, [ones, ones]);
-        both!(_mm256_add_epi32, sums, widened)
+        let widened = pure!(_mm256_madd_epi16(pairs, ones));
+        pure!(_mm256_add_epi32(sum, widened))
     }
 
     #[inline(always)]
@@ -107,6 +150,16 @@ impl Avx2 {
         let word = i32::from_le_bytes(activations.map(i8::cast_unsigned));
         pure!(_mm256_set1_epi32(word))
     }
+}
+
+/// Half `half` of every vector.
+#[inline(always)]
+fn half_of<const N: usize>(codes: &[I; N], half: usize) -> [__m256i; N] {
+    let mut halves = [codes[0][half]; N];
+    for (target, codes) in halves.iter_mut().zip(codes) {
+        *target = codes[half];
+    }
+    halves
 }
 
 impl Simd for Avx2 {
@@ -251,52 +304,51 @@ impl Simd for Avx2 {
         both!(_mm256_or_si256, a, b)
     }
     #[inline(always)]
-    fn dot<const BITS: u32, const N: usize>(
-        self,
-        codes: &[I; N],
-        activations: &[[i8; 4]; N],
-        start: i32,
-    ) -> I {
-        let additions = const {
-            assert!(BITS <= 6, "wider codes do not fit the head-room");
-            if BITS <= 4 { 8 } else { 4 >> (BITS - 5) }
-        };
-        let mut sums = self.splat_int(start);
-        let mut first = 0;
-        while first < N {
-            let last = if first + additions < N {
-                first + additions
-            } else {
-                N
-            };
-            let mut pairs = [pure!(_mm256_setzero_si256()); 2];
-            for index in first..last {
-                let broadcast = self.broadcast(activations[index]);
-                pairs = self.add_products(pairs, codes[index], broadcast);
-            }
-            sums = self.add_widened(sums, pairs);
-            first = last;
-        }
-        sums
+    fn dot<const BITS: u32, const N: usize>(self, codes: &[I; N], activations: &[[i8; 4]; N]) -> I {
+        [
+            self.dot_half::<BITS, N>(&half_of(codes, 0), activations),
+            self.dot_half::<BITS, N>(&half_of(codes, 1), activations),
+        ]
+    }
+    const BYTE_OFFSET: i32 = 128;
+    #[inline(always)]
+    fn dot_bytes<const N: usize>(self, codes: &[I; N], activations: &[[i8; 4]; N]) -> I {
+        [
+            self.dot_bytes_half(&half_of(codes, 0), activations),
+            self.dot_bytes_half(&half_of(codes, 1), activations),
+        ]
     }
     #[inline(always)]
-    fn dot_offset_128<const N: usize>(
+    fn dot_rows<const BITS: u32, const FIRST: usize, const N: usize>(
         self,
         codes: &[I; N],
-        activations: &[[i8; 4]; N],
-        _activation_sum: i32,
-    ) -> I {
-        let flip = pure!(_mm256_set1_epi8(i8::MIN));
-        let mut sums = self.splat_int(0);
-        for (codes, activations) in codes.iter().zip(activations) {
-            let broadcast = self.broadcast(*activations);
-            let signed = both!(_mm256_xor_si256, *codes, [flip, flip]);
-            let magnitudes = both!(_mm256_abs_epi8, signed);
-            let moved = both!(_mm256_sign_epi8, [broadcast, broadcast], signed);
-            let pairs = both!(_mm256_maddubs_epi16, magnitudes, moved);
-            sums = self.add_widened(sums, pairs);
+        rows: &[[[i8; 4]; 8]],
+        sums: &mut [I],
+    ) {
+        for half in 0..2 {
+            let codes = half_of(codes, half);
+            for (row, sum) in rows.iter().zip(&mut *sums) {
+                if let Some(activations) = row[FIRST..].first_chunk() {
+                    sum[half] = self.dot_half::<BITS, N>(&codes, activations);
+                }
+            }
         }
-        sums
+    }
+    #[inline(always)]
+    fn dot_bytes_rows<const FIRST: usize, const N: usize>(
+        self,
+        codes: &[I; N],
+        rows: &[[[i8; 4]; 8]],
+        sums: &mut [I],
+    ) {
+        for half in 0..2 {
+            let codes = half_of(codes, half);
+            for (row, sum) in rows.iter().zip(&mut *sums) {
+                if let Some(activations) = row[FIRST..].first_chunk() {
+                    sum[half] = self.dot_bytes_half::<N>(&codes, activations);
+                }
+            }
+        }
     }
     #[inline(always)]
     fn prefetch(self, source: &[u8], offset: usize) {

@@ -40,25 +40,6 @@ impl Avx512 {
         let word = i32::from_le_bytes(activations.map(i8::cast_unsigned));
         pure!(_mm512_set1_epi32(word))
     }
-
-    /// `start + sum(codes * activations)`. Two chains hide the instruction's latency;
-    /// integer sums may be split.
-    #[inline(always)]
-    fn dot_unsigned<const N: usize>(
-        self,
-        codes: &[__m512i; N],
-        activations: &[[i8; 4]; N],
-        start: i32,
-    ) -> __m512i {
-        let mut even = self.splat_int(start);
-        let mut odd = self.splat_int(0);
-        for (index, (codes, activations)) in codes.iter().zip(activations).enumerate() {
-            let broadcast = self.broadcast(*activations);
-            let chain = if index % 2 == 0 { &mut even } else { &mut odd };
-            *chain = pure!(_mm512_dpbusd_epi32(*chain, *codes, broadcast));
-        }
-        self.add_int(even, odd)
-    }
 }
 
 /// Enters code compiled for this tier.
@@ -216,18 +197,25 @@ impl Simd for Avx512 {
         self,
         codes: &[__m512i; N],
         activations: &[[i8; 4]; N],
-        start: i32,
     ) -> __m512i {
-        self.dot_unsigned(codes, activations, start)
+        // Two chains hide the latency; integer sums may be split.
+        let mut even = self.splat_int(0);
+        let mut odd = self.splat_int(0);
+        for (index, (codes, activations)) in codes.iter().zip(activations).enumerate() {
+            let broadcast = self.broadcast(*activations);
+            let chain = if index % 2 == 0 { &mut even } else { &mut odd };
+            *chain = pure!(_mm512_dpbusd_epi32(*chain, *codes, broadcast));
+        }
+        self.add_int(even, odd)
     }
+    const BYTE_OFFSET: i32 = 0;
     #[inline(always)]
-    fn dot_offset_128<const N: usize>(
+    fn dot_bytes<const N: usize>(
         self,
         codes: &[__m512i; N],
         activations: &[[i8; 4]; N],
-        activation_sum: i32,
     ) -> __m512i {
-        self.dot_unsigned(codes, activations, -128 * activation_sum)
+        self.dot::<8, N>(codes, activations)
     }
     #[inline(always)]
     fn prefetch(self, source: &[u8], offset: usize) {

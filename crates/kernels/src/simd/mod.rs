@@ -76,22 +76,51 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Per byte `(a << SHIFT) & mask`, where `mask` has no bit below `SHIFT`.
     fn shift_left_and<const SHIFT: i32>(self, a: Self::Codes, mask: u8) -> Self::Codes;
     fn or_codes(self, a: Self::Codes, b: Self::Codes) -> Self::Codes;
-    /// Per lane `start + sum(codes * activations)` over `4 * N` elements, exactly, for codes
-    /// of at most `BITS <= 6` bits and activations in -127..=127.
+    /// Per lane `sum(codes * activations)` over `4 * N` elements, exactly, for codes of at most
+    /// `BITS <= 6` bits and activations in -127..=127.
     fn dot<const BITS: u32, const N: usize>(
         self,
         codes: &[Self::Codes; N],
         activations: &[[i8; 4]; N],
-        start: i32,
     ) -> Self::I;
-    /// Per lane `sum((codes - 128) * activations)`, exactly, for codes of 8 bits and
-    /// activations in -127..=127 whose sum is `activation_sum`.
-    fn dot_offset_128<const N: usize>(
+    /// What [`Self::dot_bytes`] subtracts from every code.
+    const BYTE_OFFSET: i32;
+    /// Per lane `sum((codes - BYTE_OFFSET) * activations)`, exactly, for codes of 8 bits and
+    /// activations in -127..=127.
+    fn dot_bytes<const N: usize>(
         self,
         codes: &[Self::Codes; N],
         activations: &[[i8; 4]; N],
-        activation_sum: i32,
     ) -> Self::I;
+    /// [`Self::dot`] for every row, with the activations `row[FIRST..FIRST + N]`. A tier with
+    /// few registers keeps a part of the codes in them while all rows pass.
+    #[inline(always)]
+    fn dot_rows<const BITS: u32, const FIRST: usize, const N: usize>(
+        self,
+        codes: &[Self::Codes; N],
+        rows: &[[[i8; 4]; 8]],
+        sums: &mut [Self::I],
+    ) {
+        for (row, sum) in rows.iter().zip(sums) {
+            if let Some(activations) = row[FIRST..].first_chunk() {
+                *sum = self.dot::<BITS, N>(codes, activations);
+            }
+        }
+    }
+    /// [`Self::dot_bytes`] for every row.
+    #[inline(always)]
+    fn dot_bytes_rows<const FIRST: usize, const N: usize>(
+        self,
+        codes: &[Self::Codes; N],
+        rows: &[[[i8; 4]; 8]],
+        sums: &mut [Self::I],
+    ) {
+        for (row, sum) in rows.iter().zip(sums) {
+            if let Some(activations) = row[FIRST..].first_chunk() {
+                *sum = self.dot_bytes::<N>(codes, activations);
+            }
+        }
+    }
     /// Asks for the cache line at `source[offset..]` ahead of its use; beyond the end, nothing.
     fn prefetch(self, source: &[u8], offset: usize);
 }

@@ -139,9 +139,8 @@ impl Simd for Scalar {
         self,
         codes: &[[u8; 64]; N],
         activations: &[[i8; 4]; N],
-        start: i32,
     ) -> I {
-        let mut sums = [start; LANES];
+        let mut sums = [0; LANES];
         for (codes, activations) in codes.iter().zip(activations) {
             for (sum, lane) in sums.iter_mut().zip(codes.as_chunks::<4>().0) {
                 for (code, activation) in lane.iter().zip(activations) {
@@ -151,14 +150,10 @@ impl Simd for Scalar {
         }
         sums
     }
+    const BYTE_OFFSET: i32 = 0;
     #[inline(always)]
-    fn dot_offset_128<const N: usize>(
-        self,
-        codes: &[[u8; 64]; N],
-        activations: &[[i8; 4]; N],
-        activation_sum: i32,
-    ) -> I {
-        self.dot::<8, N>(codes, activations, -128 * activation_sum)
+    fn dot_bytes<const N: usize>(self, codes: &[[u8; 64]; N], activations: &[[i8; 4]; N]) -> I {
+        self.dot::<8, N>(codes, activations)
     }
     #[inline(always)]
     fn prefetch(self, _source: &[u8], _offset: usize) {}

@@ -99,14 +99,9 @@ impl Trace {
         let raw: [[u8; 64]; 8] = std::array::from_fn(|_| self.bytes());
         let codes = raw.map(|vector| simd.load_codes(&vector));
         let wide = self.activations::<8>();
-        let sum = wide.iter().flatten().map(|a| i32::from(*a)).sum();
-        int(simd.dot::<4, 8>(
-            &codes.map(|v| simd.shift_right_and::<4>(v, 0x0f)),
-            &wide,
-            -5,
-        ));
-        int(simd.dot::<5, 8>(&codes.map(|v| simd.shift_right_and::<3>(v, 0x1f)), &wide, 0));
-        int(simd.dot::<6, 8>(&codes.map(|v| simd.shift_right_and::<2>(v, 0x3f)), &wide, 7));
+        int(simd.dot::<4, 8>(&codes.map(|v| simd.shift_right_and::<4>(v, 0x0f)), &wide));
+        int(simd.dot::<5, 8>(&codes.map(|v| simd.shift_right_and::<3>(v, 0x1f)), &wide));
+        int(simd.dot::<6, 8>(&codes.map(|v| simd.shift_right_and::<2>(v, 0x3f)), &wide));
         int(simd.dot::<6, 4>(
             &codes
                 .map(|v| simd.shift_left_and::<2>(v, 0x3c))
@@ -114,16 +109,25 @@ impl Trace {
                 .copied()
                 .unwrap(),
             wide.first_chunk().unwrap(),
-            7,
         ));
-        int(simd.dot_offset_128(&codes, &wide, sum));
+        let bytes = |codes: &[S::Codes; 8], activations: &[[i8; 4]; 8]| {
+            let sum = activations
+                .iter()
+                .flatten()
+                .map(|a| i32::from(*a))
+                .sum::<i32>();
+            // The same on tiers with another offset.
+            let rest = simd.splat_int((S::BYTE_OFFSET - 128) * sum);
+            simd.add_int(simd.dot_bytes(codes, activations), rest)
+        };
+        int(bytes(&codes, &wide));
         // The extremes of the head-room.
         let full = [simd.load_codes(&[0x3f; 64]); 8];
-        int(simd.dot::<6, 8>(&full, &[[127; 4]; 8], 0));
-        int(simd.dot::<6, 8>(&full, &[[-127; 4]; 8], 0));
-        int(simd.dot::<5, 8>(&[simd.load_codes(&[0x1f; 64]); 8], &[[-127; 4]; 8], 0));
-        int(simd.dot::<4, 8>(&[simd.load_codes(&[0x0f; 64]); 8], &[[-127; 4]; 8], 0));
-        int(simd.dot_offset_128(&[simd.load_codes(&[0; 64]); 8], &[[127; 4]; 8], 127 * 32));
+        int(simd.dot::<6, 8>(&full, &[[127; 4]; 8]));
+        int(simd.dot::<6, 8>(&full, &[[-127; 4]; 8]));
+        int(simd.dot::<5, 8>(&[simd.load_codes(&[0x1f; 64]); 8], &[[-127; 4]; 8]));
+        int(simd.dot::<4, 8>(&[simd.load_codes(&[0x0f; 64]); 8], &[[-127; 4]; 8]));
+        int(bytes(&[simd.load_codes(&[0; 64]); 8], &[[127; 4]; 8]));
         let mut bytes = [0; 64];
         simd.store_codes(simd.or_codes(codes[0], codes[1]), &mut bytes);
         out.extend(bytes.map(u32::from));

@@ -5,6 +5,7 @@
 
 use super::GROUP_COLS;
 use crate::Format;
+use crate::activations::Codes;
 use crate::simd::{LANES, Simd};
 
 /// One group of a strip: 32 columns of 16 rows.
@@ -22,21 +23,24 @@ pub(crate) struct Scales<S: Simd> {
     pub(crate) m: S::F,
 }
 
-/// How wide the codes are: what their planes look like and how they are multiplied.
-pub(crate) trait CodeWidth {
+/// How wide the codes are: what their planes look like.
+pub(crate) trait Planes {
     /// Bytes of the planes of one group.
     const BYTES: usize;
 
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8];
+}
 
-    /// Per lane `sum((code - offset) * activation)`, where `sum` is that of the activations.
-    fn dot<S: Simd, const N: usize>(
-        simd: S,
-        codes: &[S::Codes; N],
-        activations: &[[i8; 4]; N],
-        offset: i32,
-        sum: i32,
-    ) -> S::I;
+/// How wide the codes are: how they are multiplied.
+pub(crate) trait CodeWidth: Planes {
+    /// What the dot products subtract from every code.
+    fn offset<S: Simd>() -> i32;
+
+    /// Per row and lane `sum((code - offset) * activation)`.
+    fn dot_rows<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: &mut [S::I]);
+
+    /// The same over the first and the last 16 columns.
+    fn dot_halves<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: [&mut [S::I]; 2]);
 }
 
 pub(crate) struct Bits4;
@@ -72,27 +76,16 @@ fn join<S: Simd>(simd: S, low: [S::Codes; 8], high: [S::Codes; 8]) -> [S::Codes;
     codes
 }
 
-impl CodeWidth for Bits4 {
+impl Planes for Bits4 {
     const BYTES: usize = 256;
 
     #[inline(always)]
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
         nibbles(simd, planes)
     }
-
-    #[inline(always)]
-    fn dot<S: Simd, const N: usize>(
-        simd: S,
-        codes: &[S::Codes; N],
-        activations: &[[i8; 4]; N],
-        offset: i32,
-        sum: i32,
-    ) -> S::I {
-        simd.dot::<4, N>(codes, activations, -offset * sum)
-    }
 }
 
-impl CodeWidth for Bits5 {
+impl Planes for Bits5 {
     const BYTES: usize = 64 + 256;
 
     #[inline(always)]
@@ -111,20 +104,9 @@ impl CodeWidth for Bits5 {
         ];
         join(simd, low, high)
     }
-
-    #[inline(always)]
-    fn dot<S: Simd, const N: usize>(
-        simd: S,
-        codes: &[S::Codes; N],
-        activations: &[[i8; 4]; N],
-        offset: i32,
-        sum: i32,
-    ) -> S::I {
-        simd.dot::<5, N>(codes, activations, -offset * sum)
-    }
 }
 
-impl CodeWidth for Bits6 {
+impl Planes for Bits6 {
     const BYTES: usize = 128 + 256;
 
     #[inline(always)]
@@ -144,20 +126,9 @@ impl CodeWidth for Bits6 {
         ];
         join(simd, low, high)
     }
-
-    #[inline(always)]
-    fn dot<S: Simd, const N: usize>(
-        simd: S,
-        codes: &[S::Codes; N],
-        activations: &[[i8; 4]; N],
-        offset: i32,
-        sum: i32,
-    ) -> S::I {
-        simd.dot::<6, N>(codes, activations, -offset * sum)
-    }
 }
 
-impl CodeWidth for Bits8 {
+impl Planes for Bits8 {
     const BYTES: usize = 512;
 
     #[inline(always)]
@@ -168,16 +139,64 @@ impl CodeWidth for Bits8 {
         }
         codes
     }
+}
+
+/// Codes that leave head-room in 16 bits.
+macro_rules! narrow {
+    ($name:ident, $bits:literal) => {
+        impl CodeWidth for $name {
+            #[inline(always)]
+            fn offset<S: Simd>() -> i32 {
+                0
+            }
+
+            #[inline(always)]
+            fn dot_rows<S: Simd>(
+                simd: S,
+                codes: &[S::Codes; 8],
+                rows: &[Codes],
+                sums: &mut [S::I],
+            ) {
+                simd.dot_rows::<$bits, 0, 8>(codes, rows, sums);
+            }
+
+            #[inline(always)]
+            fn dot_halves<S: Simd>(
+                simd: S,
+                codes: &[S::Codes; 8],
+                rows: &[Codes],
+                sums: [&mut [S::I]; 2],
+            ) {
+                let [a, b, c, d, e, f, g, h] = *codes;
+                let [first, last] = sums;
+                simd.dot_rows::<$bits, 0, 4>(&[a, b, c, d], rows, first);
+                simd.dot_rows::<$bits, 4, 4>(&[e, f, g, h], rows, last);
+            }
+        }
+    };
+}
+
+narrow!(Bits4, 4);
+narrow!(Bits5, 5);
+narrow!(Bits6, 6);
+
+impl CodeWidth for Bits8 {
+    #[inline(always)]
+    fn offset<S: Simd>() -> i32 {
+        S::BYTE_OFFSET
+    }
 
     #[inline(always)]
-    fn dot<S: Simd, const N: usize>(
-        simd: S,
-        codes: &[S::Codes; N],
-        activations: &[[i8; 4]; N],
-        _offset: i32,
-        sum: i32,
-    ) -> S::I {
-        simd.dot_offset_128(codes, activations, sum)
+    fn dot_rows<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: &mut [S::I]) {
+        simd.dot_bytes_rows::<0, 8>(codes, rows, sums);
+    }
+
+    #[inline(always)]
+    fn dot_halves<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: [&mut [S::I]; 2]) {
+        let [a, b, c, d, e, f, g, h] = *codes;
+        let [first, last] = sums;
+        simd.dot_bytes_rows::<0, 4>(&[a, b, c, d], rows, first);
+        simd.dot_bytes_rows::<4, 4>(&[e, f, g, h], rows, last);
     }
 }
 
