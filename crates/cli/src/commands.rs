@@ -1,26 +1,34 @@
-//! The words of the command line.
+//! What each command does. A command returns when its work is done; errors reach `main`,
+//! which prints them.
 
+pub(crate) mod bench;
 pub(crate) mod engine;
+pub(crate) mod inspect;
+pub(crate) mod list;
+pub(crate) mod pull;
+pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod show;
+mod summary;
 
-use std::path::{Path, PathBuf};
+use crate::args::Command;
+use crate::output::Output;
 
-use anyhow::{Context, Result};
-
-use crate::args::ModelArguments;
-
-/// The model's file on this machine.
-fn model_file(arguments: &ModelArguments) -> Result<PathBuf> {
-    let source = arguments.source().context("name a model")?;
-    Ok(PathBuf::from(source))
-}
-
-/// The template that replaces the model's own.
-fn template(file: Option<&Path>) -> Result<Option<String>> {
-    let read = |file: &Path| {
-        std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read the chat template {}", file.display()))
-    };
-    file.map(read).transpose()
+/// The table of commands.
+///
+/// # Errors
+/// Whatever stopped the command.
+pub(crate) fn dispatch(command: &Command, output: Output) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(args) => serve::serve(args, output),
+        Command::Run(args) => run::run(args, output),
+        Command::Pull(args) => pull::pull(args, output),
+        Command::List(args) => list::list(args, output),
+        Command::Show(args) => show::show(args, output),
+        Command::Rm(args) => rm::rm(args, output),
+        Command::Bench(args) => bench::bench(args, output),
+        Command::Inspect(args) => inspect::inspect(args, output),
+        Command::Engine => engine::engine(),
+    }
 }

