@@ -49,16 +49,14 @@ pub(super) fn end_tokens(
     for key in [END_OF_TURN, END_OF_MESSAGE] {
         ends.extend(token_id(metadata, key, vocabulary.len())?);
     }
-    let named = |name: &str| {
-        vocabulary
-            .kinds()
-            .filter(|(_, kind)| matches!(kind, TokenKind::Control | TokenKind::UserDefined))
-            .map(|(token, _)| token)
-            .find(|&token| vocabulary.bytes(token) == Some(name.as_bytes()))
-    };
-    let known: Vec<(&str, u32)> = NAMES
-        .into_iter()
-        .filter_map(|name| Some((name, named(name)?)))
+    let known: Vec<(&str, u32)> = vocabulary
+        .kinds()
+        .filter(|(_, kind)| matches!(kind, TokenKind::Control | TokenKind::UserDefined))
+        .filter_map(|(token, _)| {
+            let name = vocabulary.bytes(token)?;
+            let known = NAMES.iter().find(|known| known.as_bytes() == name)?;
+            Some((*known, token))
+        })
         .collect();
     ends.extend(known.iter().map(|&(_, token)| token));
     // Where a message can end in a call or a return, `<|end|>` only ends one of its channels.

@@ -74,13 +74,13 @@ fn the_rules_cut_as_the_published_expressions_do() {
 }
 
 #[test]
-fn a_megabyte_of_anything_is_cut() {
+fn a_long_run_of_anything_is_cut() {
     for scheme in SCHEMES {
         let pre_tokenizer = PreTokenizer::named(scheme.names[0]).unwrap();
         for unit in [
             "a", "A", "日", " ", "\n", ".", "1", "\u{301}", "Aa", " .", " \n", "'",
         ] {
-            let text = format!("{}x", unit.repeat((1 << 20) / unit.len()));
+            let text = format!("{}x", unit.repeat((1 << 18) / unit.len()));
             let mut bytes = 0;
             pre_tokenizer
                 .for_each_piece(&text, &mut |piece| {
