@@ -46,7 +46,8 @@ use crate::output::{Output, megabytes};
 /// A model file on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Model {
-    /// Short name: of the catalogue, or the path within the folder without `.gguf`.
+    /// Short name: of the catalogue, the path within the folder without `.gguf`, or for a
+    /// file elsewhere its own name without `.gguf`.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
@@ -152,6 +153,10 @@ impl Store {
         if size.is_ok_and(|size| size == entry.bytes) && file_sha256(&path)? == entry.sha256 {
             Record::write(&path, entry.name, entry.bytes, entry.sha256);
             return self.model(&path);
+        }
+        if path.exists() {
+            self.output
+                .note(&format!("{} is not what it should be", path.display()));
         }
         self.expect_online(entry.name)?;
         let expected = Expected {
@@ -360,12 +365,16 @@ impl Store {
 
     fn model(&self, path: &Path) -> Result<Model, StoreError> {
         let metadata = std::fs::metadata(path).map_err(StoreError::file("read", path))?;
-        let within = path.strip_prefix(&self.folder).unwrap_or(path);
-        let pinned = CATALOGUE
-            .iter()
-            .find(|entry| within == Path::new(entry.file))
-            .map(|entry| entry.name.to_owned());
-        let name = pinned.unwrap_or_else(|| within.with_extension("").display().to_string());
+        let name = match path.strip_prefix(&self.folder) {
+            Ok(within) => CATALOGUE
+                .iter()
+                .find(|entry| within == Path::new(entry.file))
+                .map_or_else(
+                    || within.with_extension("").display().to_string(),
+                    |entry| entry.name.to_owned(),
+                ),
+            Err(_outside) => path.file_stem().unwrap_or_default().display().to_string(),
+        };
         Ok(Model {
             name,
             path: path.to_owned(),

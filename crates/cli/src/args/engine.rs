@@ -19,38 +19,53 @@ const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
     /// A file, a name from `relight list`, hf:user/repository[:quant] or pypi:package
-    #[arg(value_name = "MODEL")]
+    #[arg(value_name = "MODEL", conflicts_with_all = ["model_flag", "hf_repo"])]
     model: Option<String>,
+    #[command(flatten)]
+    flags: ModelFlags,
+}
+
+impl ModelArgs {
+    /// The model that is meant, as the store reads it; `None` for the default one.
+    pub(crate) fn source(&self) -> Option<String> {
+        self.model.clone().or_else(|| self.flags.source())
+    }
+
+    pub(crate) fn folder(&self) -> &FolderArgs {
+        &self.flags.folder
+    }
+}
+
+/// Which model, as flags only.
+#[derive(Debug, Args)]
+pub(crate) struct ModelFlags {
     /// The same as MODEL
-    #[arg(
-        short = 'm',
-        long = "model",
-        value_name = "MODEL",
-        env = "LLAMA_ARG_MODEL"
-    )]
-    #[arg(conflicts_with = "model")]
-    model_flag: Option<String>,
+    #[arg(short = 'm', long = "model", value_name = "MODEL")]
+    pub(super) model_flag: Option<String>,
     /// A repository on a model hub [also: -hf]
     #[arg(
         long,
         value_name = "USER/REPOSITORY[:QUANT]",
-        env = "LLAMA_ARG_HF_REPO"
+        conflicts_with = "model_flag"
     )]
-    #[arg(conflicts_with_all = ["model", "model_flag"])]
-    hf_repo: Option<String>,
+    pub(super) hf_repo: Option<String>,
     #[command(flatten)]
     pub(crate) folder: FolderArgs,
 }
 
-impl ModelArgs {
-    /// The model that is meant, as the store reads it; `None` for the default one. What
-    /// llama-server takes from the environment counts if the command line names none.
-    pub(crate) fn source(&self) -> Option<String> {
+impl ModelFlags {
+    /// Whether the command line names a model.
+    pub(super) fn are_given(&self) -> bool {
+        self.model_flag.is_some() || self.hf_repo.is_some()
+    }
+
+    /// The model that is meant. What llama-server takes from the environment counts if the
+    /// command line names none.
+    pub(super) fn source(&self) -> Option<String> {
         let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let hub = |repository: String| format!("hf:{repository}");
-        self.model
+        self.model_flag
             .clone()
-            .or_else(|| self.model_flag.clone())
             .or_else(|| self.hf_repo.clone().map(hub))
             .or_else(|| set("LLAMA_ARG_MODEL"))
             .or_else(|| set("LLAMA_ARG_HF_REPO").map(hub))

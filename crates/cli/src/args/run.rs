@@ -2,16 +2,19 @@
 
 use clap::Args;
 
-use super::{EngineArgs, LogArgs, ModelArgs};
+use super::engine::{FolderArgs, ModelFlags};
+use super::{EngineArgs, LogArgs};
 
 /// Answer one prompt, or chat in the terminal.
 #[derive(Debug, Args)]
+#[command(override_usage = "relight run [OPTIONS] [MODEL] [PROMPT]...")]
 pub(crate) struct RunArgs {
+    /// The model, unless a flag names it, and then what to answer; without a prompt
+    /// standard input is read, and a terminal starts a chat
+    #[arg(value_name = "MODEL] [PROMPT")]
+    words: Vec<String>,
     #[command(flatten)]
-    pub(crate) model: ModelArgs,
-    /// What to answer; without it standard input is read, and a terminal starts a chat
-    #[arg(value_name = "PROMPT", trailing_var_arg = true)]
-    pub(crate) prompt: Vec<String>,
+    model: ModelFlags,
     /// Message that says how to answer
     #[arg(long, visible_alias = "system-prompt", value_name = "TEXT")]
     pub(crate) system: Option<String>,
@@ -27,9 +30,24 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// The model that is meant, as the store reads it; `None` for the default one.
+    pub(crate) fn source(&self) -> Option<String> {
+        if self.model.are_given() {
+            return self.model.source();
+        }
+        let first = self.words.first().cloned();
+        first.or_else(|| self.model.source())
+    }
+
     /// The prompt as one text.
     pub(crate) fn prompt(&self) -> Option<String> {
-        (!self.prompt.is_empty()).then(|| self.prompt.join(" "))
+        let skipped = usize::from(!self.model.are_given());
+        let words = self.words.get(skipped..).unwrap_or_default();
+        (!words.is_empty()).then(|| words.join(" "))
+    }
+
+    pub(crate) fn folder(&self) -> &FolderArgs {
+        &self.model.folder
     }
 }
 

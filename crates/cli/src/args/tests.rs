@@ -118,13 +118,16 @@ fn an_unknown_flag_is_a_usage_error_with_the_nearest_name() {
 
 #[test]
 fn a_prompt_is_the_rest_of_the_line() {
-    let args = run("run m -n 5 tell me more");
-    assert_eq!(args.model.source().as_deref(), Some("m"));
-    assert_eq!(args.prompt().as_deref(), Some("tell me more"));
-    assert_eq!(args.sampling.predict, Some(5));
-    assert_eq!(run("run m").prompt(), None);
-    assert_eq!(
-        run("run m -- -np is a flag").prompt().as_deref(),
-        Some("-np is a flag")
-    );
+    let check = |line: &str, source: Option<&str>, prompt: Option<&str>| {
+        let args = run(line);
+        assert_eq!(args.source().as_deref(), source, "{line}");
+        assert_eq!(args.prompt().as_deref(), prompt, "{line}");
+    };
+    check("run", None, None);
+    check("run m", Some("m"), None);
+    check("run m tell me more", Some("m"), Some("tell me more"));
+    check("run -m m.gguf tell me", Some("m.gguf"), Some("tell me"));
+    check("run -hf a/b tell me", Some("hf:a/b"), Some("tell me"));
+    check("run m -- -np is a flag", Some("m"), Some("-np is a flag"));
+    assert_eq!(run("run m -n 5 more").sampling.predict, Some(5));
 }

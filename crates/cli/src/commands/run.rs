@@ -9,9 +9,9 @@ use crate::store::{DEFAULT, Store};
 /// # Errors
 /// Whatever stopped the command.
 pub(crate) fn run(args: &RunArgs, output: Output) -> anyhow::Result<()> {
-    let folder = &args.model.folder;
+    let folder = args.folder();
     let store = Store::open(folder.models_dir.as_deref(), folder.offline, output);
-    let source = args.model.source();
+    let source = args.source();
     let model = store.obtain(source.as_deref().unwrap_or(DEFAULT.name))?;
     for reason in args.engine.without_effect() {
         output.note(&format!("no effect: {reason}"));

@@ -117,7 +117,27 @@ impl Part {
             .and_then(|()| std::fs::rename(&self.path, &self.target))
             .and_then(|()| sync_folder(&self.target))
             .map_err(StoreError::file("write", &self.target))?;
+        remove_parts(&self.target);
         Ok(found)
+    }
+}
+
+/// Deletes the parts of other contents that earlier runs have left: they can no longer be
+/// wanted. One that stays only takes space.
+fn remove_parts(target: &Path) {
+    let name = target
+        .file_name()
+        .map(|name| format!("{}.", name.display()));
+    let entries = target
+        .parent()
+        .and_then(|folder| std::fs::read_dir(folder).ok());
+    let parts = entries.into_iter().flatten().flatten().filter(|entry| {
+        let file = entry.file_name();
+        let file = file.to_string_lossy();
+        file.ends_with(".part") && name.as_ref().is_some_and(|name| file.starts_with(name))
+    });
+    for part in parts {
+        std::fs::remove_file(part.path()).ok();
     }
 }
 

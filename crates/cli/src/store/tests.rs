@@ -304,7 +304,10 @@ fn offline_nothing_is_fetched_and_files_still_serve() {
     let path = elsewhere.path().join("own.gguf");
     std::fs::write(&path, model()).unwrap();
     let own = offline.obtain(&path.display().to_string()).unwrap();
-    assert_eq!((own.path, own.record), (path, None));
+    assert_eq!(
+        (own.name.as_str(), own.path, own.record),
+        ("own", path, None)
+    );
 }
 
 #[test]

@@ -41,7 +41,15 @@ fn parts_of_different_contents_do_not_mix() {
         .append(b"hello")
         .unwrap();
     assert_eq!(Part::open(&target, "new").unwrap().bytes(), 0);
-    assert_eq!(Part::open(&target, "old").unwrap().bytes(), 5);
+    let mut old = Part::open(&target, "old").unwrap();
+    assert_eq!(old.bytes(), 5);
+    old.append(b" world").unwrap();
+    old.finish(&expected()).unwrap();
+    assert_eq!(
+        scratch.names(),
+        ["file"],
+        "other parts are no longer wanted"
+    );
 }
 
 #[test]
