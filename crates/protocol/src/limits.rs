@@ -55,6 +55,10 @@ pub const QUEUE_REQUESTS_MAX: usize = 512;
 pub const QUEUE_AGE_MS_MAX: u64 = 300_000;
 /// Requests that an engine holds at once, running and waiting.
 pub const ENGINE_REQUESTS_MAX: usize = 1024;
+/// Commands and prepared requests on their way to the engine's core.
+pub const ENGINE_INBOX_MAX: usize = 2 * ENGINE_REQUESTS_MAX;
+/// Least time between two reports of a busy engine's numbers.
+pub const STATS_MS_MIN: u64 = 100;
 /// Sequences that decode at once.
 pub const SLOTS_MAX: usize = 256;
 /// Events buffered for one reader before its request is failed.
