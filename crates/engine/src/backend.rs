@@ -1,32 +1,16 @@
 //! The seam to whatever computes: the scheduler and everything above it know only this.
 
+pub use relight_model::forward::{Batch, ForwardError, Row};
+
 use crate::pages::PageId;
-
-/// One token to compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
-    pub token: u32,
-    pub position: u32,
-    /// Index into the batch's sequences.
-    pub sequence: u32,
-    /// Whether this row's logits are wanted.
-    pub logits: bool,
-}
-
-/// The input of one step. Rows of one sequence are consecutive, their positions ascending
-/// and, together with what the pages hold already, without a gap.
-#[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    pub rows: &'a [Row],
-    /// Page table of each sequence: entry `p` is the page of positions `64p..64p+64`.
-    pub sequences: &'a [&'a [u32]],
-}
 
 /// Why a step could not be computed. The pages it was to write hold rubbish then.
 #[derive(Debug, thiserror::Error)]
-#[error("the forward pass failed: {message}")]
-pub struct BackendError {
-    pub message: String,
+pub enum BackendError {
+    #[error(transparent)]
+    Forward(#[from] ForwardError),
+    #[error("the device failed: {message}")]
+    Device { message: String },
 }
 
 /// Computes logits over paged key/value state.

@@ -16,6 +16,10 @@ pub(crate) struct FakeBackend {
     pub(crate) rows: usize,
     /// Tokens copied from page to page so far.
     pub(crate) copied: usize,
+    /// The next step is refused.
+    pub(crate) fails: bool,
+    /// This row of logits is not finite.
+    pub(crate) poisoned_row: Option<usize>,
 }
 
 impl FakeBackend {
@@ -27,6 +31,8 @@ impl FakeBackend {
             cells: (0..cells as u64).map(|cell| mix(!cell)).collect(),
             rows: 0,
             copied: 0,
+            fails: false,
+            poisoned_row: None,
         }
     }
 
@@ -52,6 +58,11 @@ impl Backend for FakeBackend {
     }
 
     fn forward(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) -> Result<(), BackendError> {
+        if self.fails {
+            return Err(BackendError::Device {
+                message: "told to fail".to_owned(),
+            });
+        }
         logits.clear();
         for row in batch.rows {
             let table = batch.sequences[row.sequence as usize];
@@ -64,6 +75,9 @@ impl Backend for FakeBackend {
                 let hash = self.prefix_hash(table, position + 1);
                 logits.extend((0..self.vocabulary).map(|token| logit(hash, token)));
             }
+        }
+        if let Some(row) = self.poisoned_row {
+            logits[row * self.vocabulary] = f32::NAN;
         }
         Ok(())
     }

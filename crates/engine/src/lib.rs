@@ -1,13 +1,37 @@
 //! The disposable process: it holds the model, schedules requests over it and may die at
 //! any time, because everything needed to go on is in the supervisor's ledger.
+//!
+//! ```text
+//!   run        threads and the socket
+//!   load       model file -> weights arena, pages, card
+//!   prepare    request -> token ids, private state of its choices
+//!   core       inputs -> events; owns all of the following
+//!     scheduler, sequence, pages     what the next step computes, and where
+//!     backend, cpu                   the forward pass
+//!     completion, containment        one request's private work
+//! ```
 
+pub mod arena;
 pub mod backend;
+mod completion;
+mod containment;
+pub mod core;
+pub mod cpu;
+mod error;
 #[cfg(test)]
 mod fake;
+pub mod language;
+pub mod load;
 pub mod pages;
+pub mod prepare;
+mod run;
 pub mod scheduler;
 #[cfg(test)]
 mod seeded;
 mod sequence;
+#[cfg(test)]
+mod test_vocabulary;
 
+pub use error::EngineError;
+pub use run::{run, run_on};
 pub use sequence::{SequenceKey, SequenceStart};

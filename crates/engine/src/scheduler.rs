@@ -15,6 +15,8 @@ use std::collections::HashMap;
 
 pub use plan::{PageCopy, Part, StepPlan};
 
+use relight_protocol::RequestId;
+
 use crate::pages::{AuditError, ChainHash, PageStore};
 use crate::sequence::{Sequence, SequenceKey, SequenceStart};
 
@@ -104,10 +106,18 @@ impl Scheduler {
 
     /// Drops a sequence; its pages are free from here on. No-op if it is not there.
     pub fn remove(&mut self, key: SequenceKey) {
-        self.waiting.retain(|sequence| sequence.key != key);
-        if let Some(index) = self.running_index(key) {
-            let sequence = self.running.remove(index);
-            self.stop_filling(&sequence);
+        self.remove_if(|other| other == key);
+    }
+
+    /// Drops all sequences of a request, as `remove` does.
+    pub fn remove_request(&mut self, id: RequestId) {
+        self.remove_if(|other| other.request == id);
+    }
+
+    fn remove_if(&mut self, is_gone: impl Fn(SequenceKey) -> bool) {
+        self.waiting.retain(|sequence| !is_gone(sequence.key));
+        for sequence in self.running.extract_if(.., |other| is_gone(other.key)) {
+            stop_filling(&mut self.filling, &sequence);
         }
     }
 
@@ -225,17 +235,17 @@ impl Scheduler {
     }
 
     fn suspend(&mut self, mut sequence: Sequence) {
-        self.stop_filling(&sequence);
+        stop_filling(&mut self.filling, &sequence);
         sequence.release();
         self.preemptions += 1;
         self.waiting.push(sequence);
     }
+}
 
-    fn stop_filling(&mut self, sequence: &Sequence) {
-        for name in sequence.chain() {
-            if self.filling.get(name) == Some(&sequence.key) {
-                self.filling.remove(name);
-            }
+fn stop_filling(filling: &mut HashMap<ChainHash, SequenceKey>, sequence: &Sequence) {
+    for name in sequence.chain() {
+        if filling.get(name) == Some(&sequence.key) {
+            filling.remove(name);
         }
     }
 }

@@ -1,0 +1,73 @@
+//! The backend that computes on this machine's processor: the specification of all others.
+
+use relight_model::forward::{Model, Processor, Scratch};
+
+use crate::arena::{KvArena, SealedWeights};
+use crate::backend::{Backend, BackendError, Batch};
+use crate::pages::PageId;
+
+/// A model, its pages and the team of threads that computes.
+#[derive(Debug)]
+pub struct CpuBackend {
+    model: Model<SealedWeights>,
+    processor: Processor,
+    kv: KvArena,
+    scratch: Scratch,
+}
+
+impl CpuBackend {
+    #[must_use]
+    pub fn new(model: Model<SealedWeights>, processor: Processor, kv: KvArena) -> Self {
+        let scratch = Scratch::new(&model);
+        Self {
+            model,
+            processor,
+            kv,
+            scratch,
+        }
+    }
+
+    /// The state of the first `tokens` tokens of a page as it lies there, zeros elsewhere.
+    /// For tests that compare it.
+    pub fn page_prefix(&mut self, page: PageId, tokens: usize) -> Vec<u16> {
+        let layout = self.model.kv_layout();
+        let elements = layout.page_elements();
+        let index = usize::try_from(page.0).unwrap_or(usize::MAX);
+        let mut pages = self.kv.elements().chunks_exact(elements.max(1));
+        let mut pair = pages.nth(index).unwrap_or_default().to_vec();
+        pair.resize(2 * elements, 0);
+        layout.copy_tokens(&mut pair, 0, 1, tokens);
+        pair.split_off(elements)
+    }
+
+    /// Overwrites all pages. For tests that show that nothing stale is read.
+    pub fn fill_pages(&mut self, bits: u16) {
+        self.kv.elements().fill(bits);
+    }
+}
+
+impl Backend for CpuBackend {
+    fn vocabulary(&self) -> usize {
+        self.model.spec().vocab_size
+    }
+
+    fn page_count(&self) -> u32 {
+        let pages = self.kv.bytes() / self.model.kv_layout().page_bytes().max(1);
+        u32::try_from(pages).unwrap_or(u32::MAX)
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) -> Result<(), BackendError> {
+        let Self {
+            model,
+            processor,
+            kv,
+            scratch,
+        } = self;
+        Ok(model.forward(processor, batch, kv.elements(), scratch, logits)?)
+    }
+
+    fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {
+        let layout = self.model.kv_layout();
+        layout.copy_tokens(self.kv.elements(), source.0, target.0, tokens);
+    }
+}
