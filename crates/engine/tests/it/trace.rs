@@ -1,0 +1,280 @@
+//! Sequences run over a real model, and everything about them that must never change: each
+//! row of logits and every byte of key/value state.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use relight_engine::arena::ArenaFiles;
+use relight_engine::backend::Backend;
+use relight_engine::cpu::CpuBackend;
+use relight_engine::load::load;
+use relight_engine::pages::{PageId, PageStore};
+use relight_engine::scheduler::{Scheduler, SchedulerConfig, StepPlan};
+use relight_engine::{SequenceKey, SequenceStart};
+use relight_protocol::limits::PAGE_TOKENS;
+use relight_protocol::{ChoiceIndex, EngineConfig, Isa, RequestId};
+
+use crate::tiny_file::TinyFile;
+
+/// Not a number, in half floats: whoever reads a place that was not written shows it.
+const POISON: u16 = 0x7e01;
+
+const KILLS_MAX: usize = 8;
+
+/// A prompt, and how many tokens to generate greedily.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    pub(crate) prompt: Vec<u32>,
+    pub(crate) generate: usize,
+}
+
+/// What must not depend on anything but the work and the model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trace {
+    pub(crate) tokens: Vec<u32>,
+    /// Hash of the logits that each token was drawn from.
+    pub(crate) logits: Vec<u64>,
+    /// Hash of the state of all tokens but the last.
+    pub(crate) state: u64,
+}
+
+/// How the work is done.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) isa: Option<Isa>,
+    pub(crate) threads: u16,
+    pub(crate) slots: usize,
+    pub(crate) batch_rows: usize,
+    pub(crate) chunk_rows: usize,
+    pub(crate) pages: u32,
+    /// Steps between two arrivals.
+    pub(crate) arrival_gap: usize,
+    /// Every sequence loses its pages after each this many of its tokens.
+    pub(crate) preempt_every: Option<usize>,
+    /// The engine dies after each this many steps, [`KILLS_MAX`] times at most: work in small
+    /// pieces would never end otherwise.
+    pub(crate) kill_every: Option<usize>,
+    /// A neighbour of every sequence that is dropped half way.
+    pub(crate) abandons: bool,
+}
+
+impl Setup {
+    /// One sequence, in one piece, on one thread, by the scalar specification.
+    pub(crate) fn reference() -> Self {
+        Self {
+            isa: Some(Isa::Scalar),
+            threads: 1,
+            slots: 1,
+            batch_rows: 4096,
+            chunk_rows: 4096,
+            pages: 24,
+            arrival_gap: 0,
+            preempt_every: None,
+            kill_every: None,
+            abandons: false,
+        }
+    }
+
+    /// Many at once on the best tier, undisturbed.
+    pub(crate) fn busy() -> Self {
+        Self {
+            isa: None,
+            slots: 64,
+            pages: 400,
+            ..Self::reference()
+        }
+    }
+}
+
+/// An engine's insides, without text.
+struct Bench<'a> {
+    file: &'a TinyFile,
+    setup: &'a Setup,
+    backend: CpuBackend,
+    scheduler: Scheduler,
+    open: BTreeMap<SequenceKey, Open>,
+    done: BTreeMap<SequenceKey, Trace>,
+}
+
+struct Open {
+    work: Work,
+    trace: Trace,
+    is_abandoned: bool,
+}
+
+/// Does all of `works` as `setup` says.
+pub(crate) fn run(file: &TinyFile, setup: &Setup, works: &[Work]) -> Vec<Trace> {
+    let mut bench = Bench::new(file, setup);
+    let mut waiting = works.iter().enumerate();
+    let mut steps = 0_usize;
+    loop {
+        let is_time = setup.arrival_gap == 0 || steps.is_multiple_of(setup.arrival_gap);
+        let arrivals = match setup.arrival_gap {
+            0 => usize::MAX,
+            _ => usize::from(is_time),
+        };
+        for (index, work) in waiting.by_ref().take(arrivals) {
+            bench.add(index, work, false);
+            if setup.abandons {
+                bench.add(index, work, true);
+            }
+        }
+        if bench.scheduler.has_work() {
+            bench.step();
+        } else if waiting.len() == 0 {
+            break;
+        }
+        steps += 1;
+        assert!(steps < 20_000, "no progress");
+        if let Some(every) = setup.kill_every
+            && steps.is_multiple_of(every)
+            && steps / every <= KILLS_MAX
+        {
+            bench.kill();
+        }
+    }
+    let keys = (0..works.len()).map(|index| key(index, 0));
+    keys.map(|key| bench.done[&key].clone()).collect()
+}
+
+fn key(index: usize, choice: u16) -> SequenceKey {
+    SequenceKey {
+        request: RequestId(index as u64),
+        choice: ChoiceIndex(choice),
+    }
+}
+
+impl<'a> Bench<'a> {
+    fn new(file: &'a TinyFile, setup: &'a Setup) -> Self {
+        let config = EngineConfig {
+            isa: setup.isa,
+            threads: Some(setup.threads),
+            pages: Some(setup.pages),
+            ..file.config()
+        };
+        let loaded = load(&config, ArenaFiles::default(), &mut |_done, _total| {}).unwrap();
+        let mut backend = loaded.backend;
+        backend.fill_pages(POISON);
+        let sizes = SchedulerConfig {
+            slots: setup.slots,
+            batch_rows: setup.batch_rows,
+            chunk_rows: setup.chunk_rows,
+        };
+        let store = PageStore::new(backend.page_count(), loaded.card.fingerprint);
+        Self {
+            file,
+            setup,
+            backend,
+            scheduler: Scheduler::new(sizes, store),
+            open: BTreeMap::new(),
+            done: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, index: usize, work: &Work, is_abandoned: bool) {
+        let open = Open {
+            work: work.clone(),
+            trace: Trace::default(),
+            is_abandoned,
+        };
+        let key = key(index, u16::from(is_abandoned));
+        self.scheduler.add(open.start(key));
+        self.open.insert(key, open);
+    }
+
+    /// Everything but the tokens is lost.
+    fn kill(&mut self) {
+        let mut next = Self::new(self.file, self.setup);
+        next.open = std::mem::take(&mut self.open);
+        next.done = std::mem::take(&mut self.done);
+        for (key, open) in &next.open {
+            next.scheduler.add(open.start(*key));
+        }
+        *self = next;
+    }
+
+    fn step(&mut self) {
+        let plan = self.scheduler.plan();
+        for copy in plan.copies() {
+            self.backend
+                .copy_page_prefix(copy.source, copy.target, copy.tokens);
+        }
+        let mut logits = Vec::new();
+        let backend = &mut self.backend;
+        plan.with_batch(|batch| backend.forward(batch, &mut logits))
+            .unwrap();
+        self.scheduler.confirm(&plan);
+        let vocabulary = self.backend.vocabulary();
+        let mut rows = logits.chunks(vocabulary);
+        for (index, part) in plan.parts().iter().enumerate() {
+            if part.draws {
+                self.draw(&plan, index, rows.next().unwrap());
+            }
+        }
+        self.scheduler.audit().unwrap();
+    }
+
+    /// Takes the best token for part `index` of the step.
+    fn draw(&mut self, plan: &StepPlan, index: usize, logits: &[f32]) {
+        let key = plan.parts()[index].key;
+        let table = plan.with_batch(|batch| batch.sequences[index].to_vec());
+        let open = self.open.get_mut(&key).unwrap();
+        let computed = open.work.prompt.len() + open.trace.tokens.len();
+        let token = argmax(logits);
+        open.trace.tokens.push(token);
+        open.trace.logits.push(hash_logits(logits));
+        let count = open.trace.tokens.len();
+        if open.is_abandoned && count * 2 > open.work.generate {
+            self.open.remove(&key);
+            self.scheduler.remove(key);
+        } else if count == open.work.generate {
+            let state = hash_state(&mut self.backend, &table, computed);
+            let mut trace = self.open.remove(&key).unwrap().trace;
+            trace.state = state;
+            self.done.insert(key, trace);
+            self.scheduler.remove(key);
+        } else {
+            self.scheduler.push(key, token);
+            let every = self.setup.preempt_every;
+            if every.is_some_and(|every| count.is_multiple_of(every)) {
+                self.scheduler.preempt(key);
+            }
+        }
+    }
+}
+
+impl Open {
+    fn start(&self, key: SequenceKey) -> SequenceStart {
+        let prompt = &self.work.prompt;
+        SequenceStart {
+            key,
+            tokens: prompt.iter().chain(&self.trace.tokens).copied().collect(),
+            prompt_count: prompt.len(),
+            tokens_max: prompt.len() + self.work.generate,
+        }
+    }
+}
+
+fn argmax(logits: &[f32]) -> u32 {
+    let best = (0..).zip(logits);
+    let best = best.max_by(|left, right| left.1.total_cmp(right.1));
+    best.unwrap().0
+}
+
+fn hash_logits(logits: &[f32]) -> u64 {
+    assert!(logits.iter().all(|logit| logit.is_finite()));
+    let mut hasher = DefaultHasher::new();
+    for logit in logits {
+        logit.to_bits().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn hash_state(backend: &mut CpuBackend, table: &[u32], tokens: usize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (index, page) in table.iter().enumerate() {
+        let count = tokens.saturating_sub(index * PAGE_TOKENS).min(PAGE_TOKENS);
+        backend.page_prefix(PageId(*page), count).hash(&mut hasher);
+    }
+    hasher.finish()
+}
