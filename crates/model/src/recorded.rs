@@ -88,6 +88,8 @@ pub(crate) struct Prompt {
     pub(crate) continuation: Vec<u32>,
     /// llama.cpp's best minus second logit at each step of the continuation.
     pub(crate) margins: Vec<f32>,
+    /// The best id of the f32 copy at each step of the continuation.
+    pub(crate) reference_best: Vec<u32>,
     pub(crate) rows: Vec<RealRow>,
 }
 
@@ -141,6 +143,7 @@ impl Prompt {
             tokens: ids(&json["tokens"]),
             continuation: ids(&json["continuation"]),
             margins: numbers(&json["margins"]),
+            reference_best: ids(&json["reference_argmax"]),
             rows: rows.collect(),
         }
     }

@@ -11,6 +11,7 @@ use relight_tiny_model::{FORMATS, Formats, TinyModel};
 
 use super::runner::{self, Fixture, Runner, Sequence};
 use crate::forward::Processor;
+use crate::recorded::RealModel;
 
 /// Longer than two pages and two windows.
 const TOKENS: usize = 150;
@@ -128,6 +129,30 @@ fn threads_and_tiers_change_no_bit_in_any_format() {
             sequence[0].done = 0;
             runner.step(&processor, sequence, &[(0, TOKENS)], &|_| true);
             Outcome::of(&runner, &sequence[0]).check(&expected[0], &(format, &processor));
+        }
+    }
+}
+
+/// Real models have the sizes of heads and rows that tiny ones do not.
+#[test]
+fn threads_tiers_and_chunks_change_no_bit_in_real_models() {
+    for name in ["smollm2", "gemma3"] {
+        let recorded = RealModel::read(name);
+        let fixture = Fixture::new(&recorded.bytes);
+        let new = Sequence::new(&recorded.prompts[0].tokens[..12], &[0]);
+        let run = |processor: &Processor, chunk: usize| {
+            let mut runner = Runner::new(&fixture.model, 1);
+            let mut sequences = [new.clone()];
+            while sequences[0].left() > 0 {
+                let count = chunk.min(sequences[0].left());
+                runner.step(processor, &mut sequences, &[(0, count)], &|it| it == 11);
+            }
+            Outcome::of(&runner, &sequences[0])
+        };
+        let expected = run(&runner::processor(Kernels::detect(), 1), 12);
+        for kernels in Kernels::available() {
+            let outcome = run(&runner::processor(kernels, 3), 5);
+            outcome.check(&expected, &(name, kernels));
         }
     }
 }
