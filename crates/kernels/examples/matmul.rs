@@ -1,10 +1,11 @@
 //! Speed of matrix products: `cargo run --release -p relight-kernels --example matmul --
-//! [threads] [filter]`.
+//! [threads] [filter] [MiB]`.
 //!
 //! Every product reads another copy of the weights, as many as exceed the last-level cache, as
 //! the layers of a model do. A line gives weights read in GB/s and products in GMAC/s, the best
 //! of many short trials, so that other work on the machine disturbs it little. `filter` selects
-//! lines that contain it.
+//! lines that contain it. With fewer MiB of weights than a cache has, it is the speed of
+//! arithmetic alone.
 
 #![expect(
     clippy::print_stdout,
@@ -18,7 +19,7 @@ use std::time::Instant;
 use relight_kernels::{Activations, Format, Kernels, Pool, Tiles, tile_bytes};
 
 /// Weights that no cache holds.
-const COLD_BYTES: usize = 96 << 20;
+const COLD_MIB: usize = 96;
 
 /// Measurements per line, of which the best counts.
 const TRIALS: usize = 100;
@@ -45,12 +46,14 @@ fn main() {
     let threads = arguments.next().and_then(|text| text.parse().ok());
     let pool = Pool::new(threads.unwrap_or(2));
     let filter = arguments.next().unwrap_or_default();
+    let cold = arguments.next().and_then(|text| text.parse().ok());
+    let cold = cold.unwrap_or(COLD_MIB) << 20;
     for kernels in Kernels::available().into_iter().rev().take(1) {
         for format in Format::ALL {
             for (rows, cols) in SHAPES {
                 let name = format!("{format:?} {rows}x{cols}");
                 if name.contains(&filter) && cols % format.block_elements() == 0 {
-                    measure(&name, (&kernels, &pool), format, rows, cols);
+                    measure(&name, (&kernels, &pool), (format, rows, cols), cold);
                 }
             }
         }
@@ -60,12 +63,11 @@ fn main() {
 fn measure(
     name: &str,
     (kernels, pool): (&Kernels, &Pool),
-    format: Format,
-    rows: usize,
-    cols: usize,
+    (format, rows, cols): (Format, usize, usize),
+    cold: usize,
 ) {
     let bytes = tile_bytes(format, rows, cols);
-    let copies = COLD_BYTES.div_ceil(bytes);
+    let copies = cold.div_ceil(bytes).max(1);
     // Any bytes are codes; scales of zero keep the values finite.
     let weights: Vec<u8> = vec![0x11; bytes * copies];
     let mut line = format!("{name:20}");

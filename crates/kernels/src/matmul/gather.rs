@@ -50,7 +50,7 @@ impl GatherRow<'_> {
         let groups = self.out.as_chunks_mut::<GROUP_COLS>().0;
         for (index, out) in groups.iter_mut().enumerate() {
             let block = &self.strip[index / D::GROUPS * D::BLOCK_BYTES..][..D::BLOCK_BYTES];
-            let group = D::group(simd, block, index % D::GROUPS);
+            let group = D::group(simd, &D::block(simd, block), index % D::GROUPS);
             let [first, last] = group.scales.d;
             let d = [
                 lane_of(simd, first, self.lane),

@@ -219,9 +219,8 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn prefetch(self, source: &[u8], offset: usize) {
-        if let Some(line) = source.get(offset) {
-            // SAFETY: a prefetch of a valid address; it reads nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) };
-        }
+        let line = source.as_ptr().wrapping_add(offset);
+        // SAFETY: a prefetch reads nothing, and of an address that is not mapped it is a no-op.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
 }

@@ -121,7 +121,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
             }
         }
     }
-    /// Asks for the cache line at `source[offset..]` ahead of its use; beyond the end, nothing.
+    /// Asks for the cache line `offset` bytes after the start of `source`, ahead of its use. It
+    /// may lie beyond the end.
     fn prefetch(self, source: &[u8], offset: usize);
 }
 

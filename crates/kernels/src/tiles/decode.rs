@@ -217,23 +217,50 @@ pub(crate) trait Decode {
     /// Groups per block.
     const GROUPS: usize = Self::FORMAT.block_elements() / GROUP_COLS;
 
-    /// The scales of group `index` of a block.
-    fn scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S>;
+    /// The scales of group `index` of a block, from the bytes of its scales and the f16
+    /// vectors at their front.
+    fn scales<S: Simd>(simd: S, block: &Block<'_, S>, index: usize) -> Scales<S>;
 
-    /// Group `index` of a block.
+    /// The front of a block.
     #[inline(always)]
-    fn group<S: Simd>(simd: S, block: &[u8], index: usize) -> Group<S> {
+    fn block<S: Simd>(simd: S, bytes: &[u8]) -> Block<'_, S> {
         const {
             let planes = Self::GROUPS * Self::Width::BYTES;
             assert!(Self::SCALE_BYTES + planes == Self::BLOCK_BYTES);
         }
-        let (scales, planes) = block.split_at(Self::SCALE_BYTES);
-        let planes = &planes[index * Self::Width::BYTES..][..Self::Width::BYTES];
-        Group {
-            codes: Self::Width::unpack(simd, planes),
-            scales: Self::scales(simd, scales, index),
+        let (scales, planes) = bytes.split_at(Self::SCALE_BYTES);
+        let d = load_f16(simd, scales, 0);
+        let m = if Self::HAS_MIN {
+            load_f16(simd, scales, 2 * LANES)
+        } else {
+            d
+        };
+        Block {
+            scales,
+            planes,
+            d,
+            m,
         }
     }
+
+    /// Group `index` of a block.
+    #[inline(always)]
+    fn group<S: Simd>(simd: S, block: &Block<'_, S>, index: usize) -> Group<S> {
+        let planes = &block.planes[index * Self::Width::BYTES..][..Self::Width::BYTES];
+        Group {
+            codes: Self::Width::unpack(simd, planes),
+            scales: Self::scales(simd, block, index),
+        }
+    }
+}
+
+/// A block of 16 rows, with what its groups share.
+pub(crate) struct Block<'a, S: Simd> {
+    scales: &'a [u8],
+    planes: &'a [u8],
+    d: S::F,
+    /// `m` or `dmin`; unused by formats without a minimum.
+    m: S::F,
 }
 
 /// The 16 values of `N` bytes each at `bytes[at..]`.
@@ -241,6 +268,12 @@ pub(crate) trait Decode {
 fn lanes_at<const N: usize>(bytes: &[u8], at: usize) -> &[[u8; N]; LANES] {
     let (values, _) = bytes[at..][..N * LANES].as_chunks();
     &values.as_chunks().0[0]
+}
+
+/// One byte of every row.
+#[inline(always)]
+fn plane_at(bytes: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(bytes[at..].as_chunks().0[0])
 }
 
 /// The f16 vector at `bytes[at..]`, widened.
@@ -261,40 +294,29 @@ pub(crate) fn load_f32<S: Simd>(simd: S, bytes: &[u8], at: usize) -> S::F {
     simd.load(&lanes_at(bytes, at).map(f32::from_le_bytes))
 }
 
-/// `d` alone.
+/// The scales of the block's only group.
 #[inline(always)]
-fn scale_only<S: Simd>(simd: S, scales: &[u8], _index: usize) -> Scales<S> {
-    let d = load_f16(simd, scales, 0);
+fn of_block<S: Simd>(_simd: S, block: &Block<'_, S>, _index: usize) -> Scales<S> {
     Scales {
-        d: [d; 2],
-        m: simd.splat(0.0),
+        d: [block.d; 2],
+        m: block.m,
     }
 }
 
-/// `d` and `m`.
+/// Group `index` under `d`, `dmin` and 6-bit scales. The 16 bytes of a plane are put together
+/// as one integer, on units that the vectors leave idle.
 #[inline(always)]
-fn scale_and_min<S: Simd>(simd: S, scales: &[u8], _index: usize) -> Scales<S> {
-    let d = load_f16(simd, scales, 0);
-    Scales {
-        d: [d; 2],
-        m: load_f16(simd, scales, 2 * LANES),
-    }
-}
-
-/// Group `index` under `d`, `dmin` and 6-bit scales.
-#[inline(always)]
-fn six_bit_scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
-    let low = lanes_at::<1>(scales, 4 * LANES + index * LANES);
-    let high = lanes_at::<1>(scales, 12 * LANES + index / 2 * LANES);
-    let shift = 4 * (index % 2);
-    let scale: [u8; LANES] =
-        std::array::from_fn(|row| low[row][0] & 15 | (high[row][0] >> shift & 3) << 4);
-    let min: [u8; LANES] =
-        std::array::from_fn(|row| low[row][0] >> 4 | (high[row][0] >> shift >> 2 & 3) << 4);
+fn six_bit_scales<S: Simd>(simd: S, block: &Block<'_, S>, index: usize) -> Scales<S> {
+    let low = plane_at(block.scales, 4 * LANES + index * LANES);
+    let high = plane_at(block.scales, 12 * LANES + index / 2 * LANES) >> (4 * (index % 2));
+    let nibbles = u128::from_le_bytes([15; LANES]);
+    let upper_bits = u128::from_le_bytes([3; LANES]);
+    let scale = (low & nibbles | (high & upper_bits) << 4).to_le_bytes();
+    let min = (low >> 4 & nibbles | (high >> 2 & upper_bits) << 4).to_le_bytes();
     let scale = simd.int_to_float(simd.load_bytes(&scale));
     let min = simd.int_to_float(simd.load_bytes(&min));
-    let d = simd.mul(load_f16(simd, scales, 0), scale);
-    let m = simd.mul(load_f16(simd, scales, 2 * LANES), min);
+    let d = simd.mul(block.d, scale);
+    let m = simd.mul(block.m, min);
     Scales {
         d: [d; 2],
         m: simd.sub(simd.splat(-0.0), m),
@@ -303,14 +325,12 @@ fn six_bit_scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
 
 /// Groups `2 * index` and `2 * index + 1` of 16 columns under `d` and 8-bit scales.
 #[inline(always)]
-fn scale_per_half<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
-    let d = load_f16(simd, scales, 0);
+fn scale_per_half<S: Simd>(simd: S, block: &Block<'_, S>, index: usize) -> Scales<S> {
+    let first = scale_of_half(simd, block.scales, 2 * index);
+    let last = scale_of_half(simd, block.scales, 2 * index + 1);
     Scales {
-        d: [
-            simd.mul(d, scale_of_half(simd, scales, 2 * index)),
-            simd.mul(d, scale_of_half(simd, scales, 2 * index + 1)),
-        ],
-        m: simd.splat(0.0),
+        d: [simd.mul(block.d, first), simd.mul(block.d, last)],
+        m: block.m,
     }
 }
 
@@ -335,18 +355,18 @@ macro_rules! decode {
             const SCALE_BYTES: usize = $bytes;
 
             #[inline(always)]
-            fn scales<S: Simd>(simd: S, scales: &[u8], index: usize) -> Scales<S> {
-                $scales(simd, scales, index)
+            fn scales<S: Simd>(simd: S, block: &Block<'_, S>, index: usize) -> Scales<S> {
+                $scales(simd, block, index)
             }
         }
     };
 }
 
-decode!(Q8_0: Bits8, 128, false, false, 2 * LANES, scale_only);
-decode!(Q4_0: Bits4, 8, false, false, 2 * LANES, scale_only);
-decode!(Q4_1: Bits4, 0, true, false, 4 * LANES, scale_and_min);
-decode!(Q5_0: Bits5, 16, false, false, 2 * LANES, scale_only);
-decode!(Q5_1: Bits5, 0, true, false, 4 * LANES, scale_and_min);
+decode!(Q8_0: Bits8, 128, false, false, 2 * LANES, of_block);
+decode!(Q4_0: Bits4, 8, false, false, 2 * LANES, of_block);
+decode!(Q4_1: Bits4, 0, true, false, 4 * LANES, of_block);
+decode!(Q5_0: Bits5, 16, false, false, 2 * LANES, of_block);
+decode!(Q5_1: Bits5, 0, true, false, 4 * LANES, of_block);
 decode!(Q4K: Bits4, 0, true, false, 16 * LANES, six_bit_scales);
 decode!(Q5K: Bits5, 0, true, false, 16 * LANES, six_bit_scales);
 decode!(Q6K: Bits6, 32, false, true, 18 * LANES, scale_per_half);
