@@ -1,6 +1,10 @@
 """A model in llama.cpp, token ids in and logits out, through llama_cpp's low-level API."""
 
 import ctypes
+import os
+
+# Spinning barriers starve on a machine with other work.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import llama_cpp
 import numpy
