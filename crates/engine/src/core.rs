@@ -185,6 +185,8 @@ impl<'a, B: Backend> Core<'a, B> {
             };
             return self.events.push(Event::Rejected(Rejected { id, fault }));
         }
+        // An id that is taken is a new attempt at the same request.
+        self.drop_request(id);
         let is_stale = Arc::new(AtomicBool::new(false));
         let entry = Entry::Preparing {
             is_stale: Arc::clone(&is_stale),
@@ -323,6 +325,10 @@ impl<'a, B: Backend> Core<'a, B> {
         if is_ours {
             self.counters.contained_faults += 1;
             tracing::warn!(request = %id, %fault, "a request failed alone");
+        }
+        if fault == Fault::NonFiniteLogits {
+            // The pages may be as broken as the logits, and full ones were sealed by this step.
+            self.scheduler.discard_request(id);
         }
         self.drop_request(id);
         let rejected = Rejected { id, fault };

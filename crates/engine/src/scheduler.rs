@@ -114,6 +114,17 @@ impl Scheduler {
         self.remove_if(|other| other.request == id);
     }
 
+    /// As `remove_request`, and what its sequences computed is given to nobody, as far as
+    /// nobody holds it yet.
+    pub fn discard_request(&mut self, id: RequestId) {
+        let own = self.running.iter().filter(|other| other.key.request == id);
+        let chains: Vec<Vec<ChainHash>> = own.map(|other| other.chain().to_vec()).collect();
+        self.remove_request(id);
+        for chain in chains {
+            self.store.distrust(&chain);
+        }
+    }
+
     fn remove_if(&mut self, is_gone: impl Fn(SequenceKey) -> bool) {
         self.waiting.retain(|sequence| !is_gone(sequence.key));
         for sequence in self.running.extract_if(.., |other| is_gone(other.key)) {

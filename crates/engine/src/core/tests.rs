@@ -317,6 +317,68 @@ fn logits_that_are_not_finite_fail_their_request_only() {
     assert_eq!(rig.stats().contained_faults_total, 1);
 }
 
+/// What a sequence had computed when its logits broke is not given to anybody else.
+#[test]
+fn pages_behind_broken_logits_are_not_used_again() {
+    let language = language();
+    let mut ledger = Ledger::default();
+    let mut rig = Rig::new(&language, LARGE);
+    let mut random = Seeded::new(15);
+    let mut request = random_request(&mut random, &[TokenId(3)]);
+    request.prompt = Prompt::Tokens(random_ids(&mut random, 150));
+    request.choices = 3;
+    request.stop = StopRules {
+        max_tokens: Some(30),
+        ignore_eos: true,
+        ..StopRules::default()
+    };
+    rig.submit(&mut ledger, RequestId(1), request.clone());
+    for _step in 0..5 {
+        rig.step(&mut ledger);
+    }
+    rig.core.backend_mut().poisoned_row = Some(2);
+    rig.run_to_end(&mut ledger);
+    assert!(ledger.entry(RequestId(1)).fault().is_some());
+    assert_eq!(rig.stats().pages_cached, 0);
+    rig.core.backend_mut().poisoned_row = None;
+    for id in 2..4 {
+        rig.submit(&mut ledger, RequestId(id), request.clone());
+        rig.run_to_end(&mut ledger);
+        let usage = ledger.entry(RequestId(id)).usage().unwrap();
+        assert_eq!(usage.cached_tokens > 0, id == 3);
+    }
+}
+
+/// Others that share a prefix with a request whose logits break keep it.
+#[test]
+fn distrust_ends_where_others_hold_pages() {
+    let language = language();
+    let mut ledger = Ledger::default();
+    let mut rig = Rig::new(&language, LARGE);
+    let mut random = Seeded::new(16);
+    let mut request = random_request(&mut random, &[TokenId(3)]);
+    request.prompt = Prompt::Tokens(random_ids(&mut random, 150));
+    request.choices = 1;
+    request.stop = StopRules {
+        max_tokens: Some(100),
+        ignore_eos: true,
+        ..StopRules::default()
+    };
+    rig.submit(&mut ledger, RequestId(1), request.clone());
+    rig.step(&mut ledger);
+    rig.submit(&mut ledger, RequestId(2), request.clone());
+    rig.step(&mut ledger);
+    rig.core.backend_mut().poisoned_row = Some(1);
+    rig.step(&mut ledger);
+    rig.core.backend_mut().poisoned_row = None;
+    rig.run_to_end(&mut ledger);
+    assert!(ledger.entry(RequestId(2)).fault().is_some());
+    let solo = run_alone(&language, &request);
+    ledger
+        .entry(RequestId(1))
+        .assert_same(&solo, "the neighbour");
+}
+
 #[test]
 fn more_requests_than_the_engine_holds_are_refused() {
     let language = language();

@@ -179,6 +179,19 @@ impl PrefixIndex {
         evicted
     }
 
+    /// Forgets the pages of a chain from its end on, as far as nobody holds them.
+    pub fn distrust(&mut self, chain: &[ChainHash]) {
+        for name in chain.iter().rev() {
+            let Some(node) = self.nodes.get(name) else {
+                continue;
+            };
+            if node.children > 0 || !node.page.is_idle() {
+                return;
+            }
+            self.forget(*name);
+        }
+    }
+
     fn forget(&mut self, name: ChainHash) {
         let Some(node) = self.nodes.remove(&name) else {
             return;

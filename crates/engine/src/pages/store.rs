@@ -101,6 +101,11 @@ impl PageStore {
         self.index.seal(parent, tokens, page);
     }
 
+    /// Forgets pages that may hold rubbish; see [`PrefixIndex::distrust`].
+    pub fn distrust(&mut self, chain: &[ChainHash]) {
+        self.index.distrust(chain);
+    }
+
     /// Proves that the pool is whole, given all handles that sequences hold.
     ///
     /// # Errors
