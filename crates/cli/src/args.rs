@@ -13,9 +13,9 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::bench::BenchArgs;
-pub(crate) use self::engine::{EngineArgs, ModelArgs};
-pub(crate) use self::run::RunArgs;
-pub(crate) use self::serve::{LogArgs, ServeArgs};
+pub(crate) use self::engine::{EngineArgs, FolderArgs, ModelArgs};
+pub(crate) use self::run::{RunArgs, SamplingArgs};
+pub(crate) use self::serve::{ListenArgs, LogArgs, LogFormat, LogLevel, ServeArgs};
 pub(crate) use self::stored::{InspectArgs, ListArgs, PullArgs, RemoveArgs, ShowArgs};
 use crate::output::Output;
 

@@ -12,23 +12,36 @@ pub(crate) mod serve;
 pub(crate) mod show;
 mod summary;
 
-use crate::args::Command;
+use std::process::ExitCode;
+
+use crate::args::{Command, FolderArgs};
 use crate::output::Output;
+use crate::store::{DEFAULT, Model, Store};
 
 /// The table of commands.
 ///
 /// # Errors
 /// Whatever stopped the command.
-pub(crate) fn dispatch(command: &Command, output: Output) -> anyhow::Result<()> {
+pub(crate) fn dispatch(command: Command, output: Output) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => serve::serve(args, output),
-        Command::Run(args) => run::run(args, output),
-        Command::Pull(args) => pull::pull(args, output),
-        Command::List(args) => list::list(args, output),
-        Command::Show(args) => show::show(args, output),
-        Command::Rm(args) => rm::rm(args, output),
-        Command::Bench(args) => bench::bench(args, output),
-        Command::Inspect(args) => inspect::inspect(args, output),
-        Command::Engine => engine::engine(),
+        Command::Run(args) => run::run(&args, output),
+        Command::Pull(args) => done(pull::pull(&args, output)),
+        Command::List(args) => done(list::list(&args, output)),
+        Command::Show(args) => done(show::show(&args, output)),
+        Command::Rm(args) => done(rm::rm(&args, output)),
+        Command::Bench(args) => bench::bench(&args, output),
+        Command::Inspect(args) => done(inspect::inspect(&args, output)),
+        Command::Engine => Ok(engine::engine()),
     }
+}
+
+fn done(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
+}
+
+/// The model that was named, or the default one, fetched if it is not there.
+fn obtain(source: Option<&str>, folder: &FolderArgs, output: Output) -> anyhow::Result<Model> {
+    let store = Store::open(folder.models_dir.as_deref(), folder.offline, output);
+    Ok(store.obtain(source.unwrap_or(DEFAULT.name))?)
 }

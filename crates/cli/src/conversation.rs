@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use relight_protocol::{
-    Chat, EngineConfig, Fault, FinishReason, ModelCard, Prompt, Request, Sampling, StopRules,
+    Chat, Fault, FinishReason, ModelCard, Prompt, Request, Sampling, StopRules,
 };
 use relight_supervisor::{Bounds, Handle, StreamEvent};
 use tokio::runtime::Runtime;
 
-use crate::front;
+use crate::front::{self, Engines};
 
 /// Exit code for an answer that is not whole.
 const PARTIAL: u8 = 3;
@@ -19,12 +19,14 @@ const PARTIAL: u8 = 3;
 /// What `run` was asked for, resolved.
 #[derive(Debug)]
 pub(crate) struct RunOptions {
-    pub(crate) engine: EngineConfig,
+    pub(crate) engines: Engines,
     pub(crate) sampling: Sampling,
     pub(crate) max_tokens: Option<u32>,
     pub(crate) system: Option<String>,
     /// One prompt to answer; without it, one prompt per line of the input.
     pub(crate) prompt: Option<String>,
+    /// Continue the prompt as it is, without the chat template.
+    pub(crate) raw: bool,
 }
 
 /// How one answer ended.
@@ -51,20 +53,19 @@ struct Conversation<'a> {
 /// If the model cannot be loaded, or input or output break.
 pub(crate) fn run(
     options: &RunOptions,
-    lines: Option<&mut dyn BufRead>,
+    lines: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> Result<ExitCode> {
     let runtime = front::runtime()?;
-    let (handle, thread) = front::start(options.engine.clone(), Bounds::default())?;
+    let (handle, thread) = front::start(options.engines.clone(), Bounds::default())?;
     let answered = runtime
         .block_on(handle.wait_ready())
         .map_err(anyhow::Error::from)
         .and_then(|card| {
             let mut conversation = Conversation::new(&runtime, handle.clone(), card, options);
-            match (&options.prompt, lines) {
-                (Some(prompt), _) => conversation.turn(prompt, out),
-                (None, Some(lines)) => conversation.turns(lines, out),
-                (None, None) => anyhow::bail!("there is nothing to answer"),
+            match &options.prompt {
+                Some(prompt) => conversation.turn(prompt, out),
+                None => conversation.turns(lines, out),
             }
         });
     runtime.block_on(handle.shutdown(Duration::ZERO));
@@ -144,7 +145,7 @@ impl<'a> Conversation<'a> {
 
     /// A model without a chat template continues the text as it is.
     fn request(&self, prompt: &str) -> Result<Request> {
-        let prompt = if self.card.has_chat_template {
+        let prompt = if self.card.has_chat_template && !self.options.raw {
             Prompt::Chat(Chat {
                 messages_json: serde_json::to_string(&self.messages)?,
                 tools_json: None,

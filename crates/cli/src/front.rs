@@ -1,6 +1,6 @@
 //! The front process: a supervisor with its engine, and HTTP around it.
 
-use std::io::Write;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,19 +18,27 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::output::Output;
+
 /// Time for answers in flight to reach their clients once the supervisor has ended them.
 const FLUSH: Duration = Duration::from_secs(2);
+
+/// How engines are set up.
+#[derive(Clone, Debug)]
+pub(crate) struct Engines {
+    pub(crate) config: EngineConfig,
+    /// Set on top of the front's own.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
 
 /// What `serve` was asked for, resolved.
 #[derive(Debug)]
 pub(crate) struct FrontOptions {
-    pub(crate) engine: EngineConfig,
+    pub(crate) engines: Engines,
     pub(crate) bounds: Bounds,
     pub(crate) server: ServerConfig,
-    /// Host name or address.
-    pub(crate) host: String,
-    /// 0 takes a free one.
-    pub(crate) port: u16,
+    /// Port 0 takes a free one.
+    pub(crate) address: SocketAddr,
     /// How long running requests may go on after a signal to stop.
     pub(crate) drain: Duration,
 }
@@ -39,23 +47,28 @@ pub(crate) struct FrontOptions {
 ///
 /// # Errors
 /// If the address cannot be had, the supervisor cannot start, or the model cannot be loaded.
-pub(crate) fn serve(options: FrontOptions, out: &mut dyn Write) -> Result<ExitCode> {
+pub(crate) fn serve(options: FrontOptions, output: Output) -> Result<ExitCode> {
     let runtime = runtime()?;
     // Bound before the model is loaded, so that a taken port shows at once, and clients that
     // come early are told that the model is loading.
-    let address = (options.host.as_str(), options.port);
     let listener = runtime
-        .block_on(TcpListener::bind(address))
-        .with_context(|| format!("cannot listen on {}:{}", options.host, options.port))?;
+        .block_on(TcpListener::bind(options.address))
+        .with_context(|| format!("cannot listen on {}", options.address))?;
     let local = listener
         .local_addr()
         .context("the listening socket has no address")?;
-    let (handle, thread) = start(options.engine, options.bounds)?;
+    let (handle, thread) = start(options.engines, options.bounds)?;
     let server = ServerConfig {
         shutdown_timeout: FLUSH,
         ..options.server
     };
-    let clean = runtime.block_on(run(handle, listener, server, options.drain, (local, out)));
+    let clean = runtime.block_on(run(
+        handle,
+        listener,
+        server,
+        options.drain,
+        (local, output),
+    ));
     // The thread has ended or will: the shutdown above waited for it.
     let joined = thread.join();
     Ok(if clean? && joined {
@@ -82,12 +95,15 @@ pub(crate) fn runtime() -> Result<Runtime> {
 ///
 /// # Errors
 /// If this program cannot be found again or the supervisor cannot start.
-pub(crate) fn start(engine: EngineConfig, bounds: Bounds) -> Result<(Handle, SupervisorThread)> {
+pub(crate) fn start(engines: Engines, bounds: Bounds) -> Result<(Handle, SupervisorThread)> {
     let program = engine_program()?;
-    let command = EngineCommand::new(program, &["engine"]);
+    let command = EngineCommand {
+        environment: engines.environment,
+        ..EngineCommand::new(program, &["engine"])
+    };
     let config = SupervisorConfig {
         command,
-        engine,
+        engine: engines.config,
         bounds,
     };
     Supervisor::start(config).context("cannot start the supervisor")
@@ -106,13 +122,13 @@ async fn run(
     listener: TcpListener,
     server: ServerConfig,
     drain: Duration,
-    (local, out): (SocketAddr, &mut dyn Write),
+    (local, output): (SocketAddr, Output),
 ) -> Result<bool> {
     let (stopping, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let serving = relight_server::serve(listener, handle.clone(), server, closed(stopped));
     tasks.spawn(serving);
-    let outcome = serve_model(&handle, drain, local, out).await;
+    let outcome = serve_model(&handle, drain, local, output).await;
     stopping.send_replace(true);
     while tasks.join_next().await.is_some() {}
     outcome
@@ -123,7 +139,7 @@ async fn serve_model(
     handle: &Handle,
     drain: Duration,
     local: SocketAddr,
-    out: &mut dyn Write,
+    output: Output,
 ) -> Result<bool> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
@@ -134,15 +150,14 @@ async fn serve_model(
     };
     match ready {
         None => return Ok(handle.shutdown(drain).await.clean),
-        Some(Ok(card)) => out.write_all(banner(&card, local).as_bytes())?,
+        Some(Ok(card)) => output.line(&banner(&card, local))?,
         Some(Err(fault @ Fault::ModelInvalid { .. })) => {
             handle.shutdown(Duration::ZERO).await;
             return Err(fault.into());
         }
         // The supervisor keeps trying, and health says so.
-        Some(Err(fault)) => writeln!(out, "no engine yet: {fault}")?,
+        Some(Err(fault)) => output.note(&format!("no engine yet: {fault}")),
     }
-    out.flush()?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -167,7 +182,7 @@ fn banner(card: &ModelCard, local: SocketAddr) -> String {
          context  {context} tokens, {slots} slots\n\
          memory   weights {weights} MiB, key/value pages as used up to {pages} MiB\n\
          kernels  {kernels}, {threads} threads\n\
-         loaded   in {load_ms} ms\n",
+         loaded   in {load_ms} ms",
         name = card.name,
         architecture = card.architecture,
         quantization = card.quantization,

@@ -1,7 +1,11 @@
 //! The `relight` command: serves, runs, fetches and inspects models.
 
 mod args;
+mod benchmark;
 mod commands;
+mod conversation;
+mod front;
+mod logs;
 mod output;
 mod store;
 
@@ -21,8 +25,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
     };
-    match commands::dispatch(&cli.command, cli.output.into()) {
-        Ok(()) => ExitCode::SUCCESS,
+    match commands::dispatch(cli.command, cli.output.into()) {
+        Ok(code) => code,
         // Whoever reads our output has enough of it, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

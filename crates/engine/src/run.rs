@@ -158,12 +158,13 @@ fn serve<'a, B: Backend>(
     })
 }
 
-/// Ends both directions of the socket when it is dropped.
+/// Wakes the reader when it is dropped. The other direction ends with the process: a
+/// supervisor that sees it end earlier takes the engine for broken and kills it.
 struct HangUp<'a>(&'a UnixStream);
 
 impl Drop for HangUp<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.0.shutdown(Shutdown::Both) {
+        if let Err(error) = self.0.shutdown(Shutdown::Read) {
             tracing::debug!(%error, "the socket had ended already");
         }
     }

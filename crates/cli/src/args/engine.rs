@@ -121,6 +121,10 @@ pub(crate) struct EngineArgs {
     #[arg(short, long, value_name = "TOKENS", env = "LLAMA_ARG_BATCH")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) batch_size: Option<u32>,
+    /// Pages of 64 tokens in the pool [default: what slots and context need, bounded by memory]
+    #[arg(long, value_name = "COUNT")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pages: Option<u32>,
     /// Hold the kernels to an instruction set [default: the best that this machine has]
     #[arg(long, value_name = "SET", env = "RELIGHT_KERNELS")]
     pub(crate) kernels: Option<Kernels>,
@@ -143,7 +147,7 @@ impl EngineArgs {
             arenas: None,
             context_tokens: self.ctx_size.filter(|tokens| *tokens > 0),
             slots: self.parallel.unwrap_or(SLOTS_DEFAULT),
-            pages: None,
+            pages: self.pages,
             threads: self.threads,
             batch_tokens: self.batch_size.unwrap_or(BATCH_TOKENS_DEFAULT),
             isa: self.kernels.map(Into::into),

@@ -1,21 +1,25 @@
-//! `relight bench`.
+//! `relight bench`: rates of the engine alone, without server or pipe.
 
-use anyhow::bail;
+use std::process::ExitCode;
 
 use crate::args::BenchArgs;
+use crate::benchmark::{self, Plan};
 use crate::output::Output;
-use crate::store::{DEFAULT, Store};
 
+/// Measures and prints.
+///
 /// # Errors
-/// Whatever stopped the command.
-pub(crate) fn bench(args: &BenchArgs, output: Output) -> anyhow::Result<()> {
-    let folder = args.model.folder();
-    let store = Store::open(folder.models_dir.as_deref(), folder.offline, output);
-    let source = args.model.source();
-    let model = store.obtain(source.as_deref().unwrap_or(DEFAULT.name))?;
+/// If the model cannot be had or a step fails.
+pub(crate) fn bench(args: &BenchArgs, output: Output) -> anyhow::Result<ExitCode> {
     for reason in args.engine.without_effect() {
         output.note(&format!("no effect: {reason}"));
     }
-    let config = args.engine.config(&model.path)?;
-    bail!("bench is not wired yet: {config:?}")
+    let model = super::obtain(args.model.source().as_deref(), args.model.folder(), output)?;
+    let plan = Plan {
+        prompt_tokens: args.n_prompt,
+        answer_tokens: args.n_gen,
+        repetitions: args.repetitions,
+    };
+    benchmark::run(&args.engine.config(&model.path)?, plan, output)?;
+    Ok(ExitCode::SUCCESS)
 }

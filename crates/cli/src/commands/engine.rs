@@ -1,9 +1,17 @@
 //! The hidden role of the disposable process.
 
-use anyhow::bail;
+use std::process::ExitCode;
 
-/// # Errors
-/// Whatever stopped the engine.
-pub(crate) fn engine() -> anyhow::Result<()> {
-    bail!("engine is not wired yet")
+use crate::logs::Logs;
+
+/// Serves the supervisor on the other end of standard input until it hangs up.
+pub(crate) fn engine() -> ExitCode {
+    Logs::inherited().start();
+    match relight_engine::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }

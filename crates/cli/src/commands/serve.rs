@@ -1,21 +1,78 @@
 //! `relight serve`.
 
-use anyhow::bail;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
 
-use crate::args::ServeArgs;
+use anyhow::{Context, bail};
+use relight_protocol::limits;
+use relight_server::{ApiKeys, ServerConfig};
+use relight_supervisor::Bounds;
+
+use crate::args::{ListenArgs, ServeArgs};
+use crate::front::{self, Engines, FrontOptions};
+use crate::logs::Logs;
 use crate::output::Output;
-use crate::store::{DEFAULT, Store};
 
+/// Serves until a signal. Success means that nothing was cut short.
+///
 /// # Errors
-/// Whatever stopped the command.
-pub(crate) fn serve(args: &ServeArgs, output: Output) -> anyhow::Result<()> {
-    let folder = args.model.folder();
-    let store = Store::open(folder.models_dir.as_deref(), folder.offline, output);
-    let source = args.model.source();
-    let model = store.obtain(source.as_deref().unwrap_or(DEFAULT.name))?;
+/// If the model, the keys or the address cannot be had.
+pub(crate) fn serve(args: ServeArgs, output: Output) -> anyhow::Result<ExitCode> {
+    let logs = Logs::new(args.log, output.json);
+    logs.start();
     for reason in args.without_effect() {
         output.note(&format!("no effect: {reason}"));
     }
-    let config = args.engine.config(&model.path)?;
-    bail!("serve is not wired yet: {config:?}")
+    let keys = keys(&args.listen)?;
+    let model = super::obtain(args.model.source().as_deref(), args.model.folder(), output)?;
+    let engines = Engines {
+        config: args.engine.config(&model.path)?,
+        environment: logs.environment(),
+    };
+    let options = FrontOptions {
+        engines,
+        bounds: Bounds {
+            queue_requests_max: args.listen.max_queue.unwrap_or(limits::QUEUE_REQUESTS_MAX),
+            ..Bounds::default()
+        },
+        server: ServerConfig {
+            served_names: args.alias,
+            api_keys: ApiKeys::new(keys),
+            sse_keepalive: Duration::from_secs(args.listen.sse_keepalive),
+            ..ServerConfig::default()
+        },
+        address: (args.listen.host, args.listen.port).into(),
+        drain: Duration::from_secs(args.listen.shutdown_timeout),
+    };
+    front::serve(options, output)
+}
+
+/// The keys that clients must send. Beyond loopback there must be some.
+fn keys(listen: &ListenArgs) -> anyhow::Result<Vec<String>> {
+    let mut keys = listen.api_key.clone();
+    if let Some(file) = &listen.api_key_file {
+        keys.extend(keys_in(file)?);
+    }
+    if keys.is_empty() && !listen.no_auth && !listen.host.is_loopback() {
+        bail!(
+            "{} can be reached from other machines: give --api-key, or --no-auth if that is meant",
+            listen.host
+        );
+    }
+    Ok(keys)
+}
+
+fn keys_in(file: &Path) -> anyhow::Result<Vec<String>> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the keys in {}", file.display()))?;
+    let lines = text.lines().map(str::trim);
+    let keys: Vec<String> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(String::from)
+        .collect();
+    if keys.is_empty() {
+        bail!("{} holds no key", file.display());
+    }
+    Ok(keys)
 }

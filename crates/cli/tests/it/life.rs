@@ -1,0 +1,107 @@
+//! Starting, stopping, and dying of the program itself.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, test_kill_process};
+use serde_json::json;
+
+use crate::server::{Server, long_prompt, model, relight};
+
+#[test]
+fn a_signal_drains_and_exits_with_success_and_the_port_is_free_at_once() {
+    let server = Server::start(&[]);
+    let port = server.port;
+    let mut body = long_prompt("Short work ends", 40);
+    body["stream"] = json!(true);
+    let mut answer = server.post("/v1/completions", &body);
+    answer.event().expect("an event");
+    server.signal(Signal::TERM);
+    let events = answer.events();
+    assert_eq!(events.last().map(String::as_str), Some("[DONE]"));
+    assert!(server.wait().success());
+    let next = Server::start_on(port, &[]);
+    assert_eq!(next.get("/health").status, 200);
+}
+
+#[test]
+fn work_that_outlasts_the_drain_ends_with_an_error_frame() {
+    let server = Server::start(&["--shutdown-timeout", "0"]);
+    let mut body = long_prompt("Long work", 900);
+    body["stream"] = json!(true);
+    let mut answer = server.post("/v1/completions", &body);
+    answer.event().expect("an event");
+    server.signal(Signal::TERM);
+    let events = answer.events();
+    let last = events.last().expect("a last event");
+    assert!(last.starts_with("{\"error\":"), "{last}");
+    assert!(!events.iter().any(|event| event == "[DONE]"));
+    assert!(!server.wait().success());
+}
+
+#[test]
+fn a_killed_front_leaves_no_engine_behind() {
+    let server = Server::start(&[]);
+    let engine = server.engine_pid();
+    server.signal(Signal::KILL);
+    assert!(!server.wait().success());
+    wait_for_end(engine);
+}
+
+/// Returns when the process is gone; the kernel takes a moment to deliver its end.
+fn wait_for_end(pid: Pid) {
+    let (_never, silence) = std::sync::mpsc::channel::<()>();
+    for _ in 0..500 {
+        if test_kill_process(pid).is_err() {
+            return;
+        }
+        silence
+            .recv_timeout(std::time::Duration::from_millis(10))
+            .unwrap_err();
+    }
+    panic!("the engine outlived its front");
+}
+
+#[test]
+fn a_broken_model_is_refused_with_the_reason() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("truncated.gguf");
+    let whole = std::fs::read(model()).unwrap();
+    for bytes in [0, 37, 1000, whole.len() / 2] {
+        std::fs::write(&path, &whole[..bytes]).unwrap();
+        let output = relight(&["serve", path.to_str().unwrap(), "--port", "0"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8_lossy(&output.stderr).to_lowercase();
+        let told = ["cut short", "the file ends at"];
+        assert!(told.iter().any(|told| error.contains(told)), "{error}");
+    }
+}
+
+#[test]
+fn run_answers_a_prompt_from_arguments_and_from_standard_input() {
+    let path = model().to_str().unwrap();
+    let arguments = ["run", path, "Rivers", "-n", "12", "--temp", "0", "-t", "2"];
+    let output = relight(&arguments).stdin(Stdio::null()).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(!output.stdout.is_empty());
+
+    let mut child = relight(&["run", path, "-n", "12", "--temp", "0", "-t", "2"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"Rivers").unwrap();
+    assert!(child.wait_with_output().unwrap().stdout == output.stdout);
+}
+
+#[test]
+fn an_unknown_flag_is_a_usage_error_with_the_nearest_name() {
+    let output = relight(&["serve", "--prot", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--port"));
+}

@@ -1,0 +1,133 @@
+//! The promise: an engine killed in mid-answer is a pause, and the bytes are the same.
+
+use serde_json::{Value, json};
+
+use crate::server::{Server, long_prompt};
+
+/// Events without what differs between two runs by nature.
+fn stripped(events: Vec<String>) -> Vec<Value> {
+    let strip = |event: String| match serde_json::from_str::<Value>(&event) {
+        Ok(mut event) => {
+            if let Some(object) = event.as_object_mut() {
+                object.retain(|key, _| key != "id" && key != "created");
+                // A resumed request finds more of its prompt cached.
+                if let Some(usage) = object.get_mut("usage").and_then(Value::as_object_mut) {
+                    usage.remove("prompt_tokens_details");
+                }
+            }
+            event
+        }
+        Err(_) => Value::String(event),
+    };
+    let mut events: Vec<Value> = events.into_iter().map(strip).collect();
+    // Choices are streams of their own: how they interleave is no promise.
+    events.sort_by_key(|event| event["choices"][0]["index"].as_u64().unwrap_or(u64::MAX));
+    events
+}
+
+/// Requests that exercise everything that a resume must rebuild.
+fn requests() -> Vec<(&'static str, Value)> {
+    let stream = |mut body: Value| {
+        body["stream"] = json!(true);
+        body["stream_options"] = json!({ "include_usage": true });
+        body
+    };
+    let mut sampled = long_prompt("Every river begins as", 120);
+    sampled["temperature"] = json!(0.9);
+    sampled["seed"] = json!(7);
+    sampled["n"] = json!(3);
+    sampled["top_p"] = json!(0.9);
+    sampled["presence_penalty"] = json!(0.5);
+    sampled["repetition_penalty"] = json!(1.1);
+    let mut probable = long_prompt("The engine stopped, and", 120);
+    probable["logprobs"] = json!(3);
+    let mut stopped = long_prompt("Once there was a", 120);
+    stopped["stop"] = json!(["zzzz", "qqqq"]);
+    stopped["ignore_eos"] = json!(false);
+    let chat = json!({
+        "messages": [{ "role": "user", "content": "Tell me about rivers." }],
+        "max_tokens": 100, "temperature": 0.7, "seed": 3, "ignore_eos": true,
+        "logprobs": true, "top_logprobs": 2
+    });
+    vec![
+        (
+            "/v1/completions",
+            stream(long_prompt("In the beginning", 150)),
+        ),
+        ("/v1/completions", stream(sampled)),
+        ("/v1/completions", stream(probable)),
+        ("/v1/completions", stream(stopped)),
+        ("/v1/chat/completions", stream(chat)),
+    ]
+}
+
+#[test]
+fn every_stream_survives_a_killed_engine_byte_for_byte() {
+    let server = Server::start(&[]);
+    let undisturbed: Vec<Vec<Value>> = requests()
+        .iter()
+        .map(|(path, body)| stripped(server.post(path, body).events()))
+        .collect();
+    let unstreamed = server.complete(&long_prompt("While others stream,", 150));
+
+    let found = std::thread::scope(|scope| {
+        let plain = scope.spawn(|| server.complete(&long_prompt("While others stream,", 150)));
+        let streams: Vec<_> = requests()
+            .into_iter()
+            .map(|(path, body)| {
+                let server = &server;
+                scope.spawn(move || server.post(path, &body))
+            })
+            .collect();
+        let mut answers: Vec<_> = streams
+            .into_iter()
+            .map(|stream| stream.join().unwrap())
+            .collect();
+        // Every stream is in mid-answer: its head and some events have arrived.
+        let mut first: Vec<Vec<String>> = Vec::new();
+        for answer in &mut answers {
+            assert_eq!(answer.status, 200);
+            first.push((0..6).map(|_| answer.event().expect("an event")).collect());
+        }
+        server.kill_engine();
+        let rest = answers.iter_mut().zip(first).map(|(answer, mut events)| {
+            events.extend(answer.events());
+            stripped(events)
+        });
+        let streams: Vec<Vec<Value>> = rest.collect();
+        (streams, plain.join().unwrap())
+    });
+
+    for ((found, expected), (path, body)) in found.0.iter().zip(&undisturbed).zip(requests()) {
+        // Texts of random models fill pages: say where, not what.
+        let first = found
+            .iter()
+            .zip(expected)
+            .position(|(found, expected)| found != expected);
+        assert!(found == expected, "event {first:?} of {path} {body}");
+        assert_eq!(found.last(), Some(&json!("[DONE]")));
+    }
+    assert_eq!(found.1["choices"], unstreamed["choices"]);
+    assert_eq!(found.1["usage"]["completion_tokens"], json!(150));
+    assert_eq!(server.get("/readyz").status, 200);
+    assert_eq!(
+        server.metric("relight_engine_restarts_total", "cause=\"killed\""),
+        1.0
+    );
+}
+
+#[test]
+fn a_kill_after_any_of_the_first_tokens_changes_nothing() {
+    let server = Server::start(&[]);
+    let mut body = long_prompt("A kill at", 24);
+    body["stream"] = json!(true);
+    let expected = stripped(server.post("/v1/completions", &body).events());
+    // As many kills as the restart budget allows within its period.
+    for events in 0..6 {
+        let mut answer = server.post("/v1/completions", &body);
+        let mut found: Vec<String> = (0..events).map(|_| answer.event().unwrap()).collect();
+        server.kill_engine();
+        found.extend(answer.events());
+        assert!(stripped(found) == expected, "killed after {events} events");
+    }
+}
