@@ -2,9 +2,13 @@
 //! nothing but a sequence's own tokens can change its numbers.
 
 #[cfg(test)]
+mod client;
+#[cfg(test)]
 mod invariance;
 #[cfg(test)]
 mod loading;
+#[cfg(test)]
+mod process;
 #[cfg(test)]
 mod serving;
 #[cfg(test)]
