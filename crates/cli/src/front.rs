@@ -99,6 +99,8 @@ pub(crate) fn start(engines: Engines, bounds: Bounds) -> Result<(Handle, Supervi
     let program = engine_program()?;
     let command = EngineCommand {
         environment: engines.environment,
+        // Its path is that of a link in /proc, which tells nobody anything.
+        shown_as: "relight".into(),
         ..EngineCommand::new(program, &["engine"])
     };
     let config = SupervisorConfig {

@@ -10,6 +10,8 @@ use relight_protocol::{EngineConfig, limits};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineCommand {
     pub program: PathBuf,
+    /// The program's name in process lists.
+    pub shown_as: OsString,
     pub arguments: Vec<OsString>,
     /// Set on top of the supervisor's own environment.
     pub environment: Vec<(OsString, OsString)>,
@@ -18,8 +20,10 @@ pub struct EngineCommand {
 impl EngineCommand {
     /// A command without extra environment.
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
+        let program = program.into();
         Self {
-            program: program.into(),
+            shown_as: program.clone().into(),
+            program,
             arguments: arguments.iter().map(OsString::from).collect(),
             environment: Vec::new(),
         }

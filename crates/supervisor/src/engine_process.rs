@@ -49,6 +49,7 @@ impl EngineProcess {
         let pipe = UnixStream::from_std(ours)?;
         let environment = command.environment.iter().map(|(key, value)| (key, value));
         let child = ProcessCommand::new(&command.program)
+            .arg0(&command.shown_as)
             .args(&command.arguments)
             .envs(environment)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
