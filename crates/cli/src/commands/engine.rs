@@ -10,7 +10,7 @@ pub(crate) fn engine() -> ExitCode {
     match relight_engine::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error}");
+            tracing::error!("{:#}", anyhow::Error::from(error));
             ExitCode::FAILURE
         }
     }
