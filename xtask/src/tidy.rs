@@ -1,5 +1,6 @@
 //! Rules about the sources that no lint knows, each small and fast enough for every test run.
 
+mod documents;
 mod graph;
 mod ratchet;
 mod source;
@@ -8,6 +9,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
@@ -62,6 +64,8 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>> {
     let files = workspace.files()?;
     let mut findings = graph::check(workspace)?;
     let mut sources = Vec::new();
+    let mut pages = Vec::new();
+    let mut functions = BTreeSet::new();
     for file in &files {
         let bytes =
             std::fs::read(workspace.path(file)).with_context(|| format!("cannot read {file}"))?;
@@ -70,8 +74,13 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>> {
             continue;
         };
         findings.extend(text::check(file, &content));
+        if file.ends_with(".rs") || file.ends_with(".py") {
+            functions.extend(documents::function_names(&content));
+        }
         if file.ends_with(".rs") {
             sources.push((file, content));
+        } else if file.ends_with(".md") {
+            pages.push((file, content));
         }
     }
     let mut tests = TestFiles::default();
@@ -83,6 +92,12 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>> {
         let source = Source::parse(file, content, &tests)?;
         findings.extend(source.check());
         counts.add(&source);
+    }
+    for (file, content) in &pages {
+        let exists = |target: &str| workspace.path(target).exists();
+        findings.extend(documents::check_links(file, content, exists));
+        findings.extend(documents::check_paths(file, content, exists));
+        findings.extend(documents::check_promises(file, content, &functions));
     }
     findings.extend(text::check_readme(workspace)?);
     findings.extend(counts.check());

@@ -172,3 +172,48 @@ fn a_module_declared_for_tests_counts_as_one_wherever_it_lies() {
     assert_eq!(findings("crates/server/src/core/live.rs"), 2);
     assert_eq!(findings("crates/server/src/bench.rs"), 2);
 }
+
+#[test]
+fn a_link_to_nothing_is_found() {
+    let exists = |target: &str| target == "docs/api.md";
+    let check =
+        |file: &str, content: &str| messages(&documents::check_links(file, content, exists));
+    assert!(
+        check(
+            "README.md",
+            "[a](docs/api.md#errors) [b](#top) [c](https://example.org/x)"
+        )
+        .is_empty()
+    );
+    assert!(check("docs/faults.md", "see [a](../docs/api.md) and [b](api.md)").is_empty());
+    assert_eq!(
+        check("docs/faults.md", "\nsee [a](docs/api.md)"),
+        ["docs/faults.md:2: the link to docs/api.md leads nowhere"]
+    );
+}
+
+#[test]
+fn a_promise_whose_test_is_missing_is_found() {
+    let functions = documents::function_names("#[test]\nfn a_killed_engine_is_replaced() {\n");
+    let check =
+        |content: &str| documents::check_promises("SPECIFICATION.md", content, &functions).len();
+    assert_eq!(
+        check("| resume | `cli::it::a_killed_engine_is_replaced`, `kv_pages` |"),
+        0
+    );
+    assert_eq!(check("| resume | `a_killed_engine_is_never_replaced` |"), 1);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_found() {
+    let exists = |path: &str| path == "crates/kernels/src";
+    let check = |content: &str| documents::check_paths("ARCHITECTURE.md", content, exists).len();
+    assert_eq!(
+        check("`crates/kernels/src`, `crates/NAME`, `cargo test`"),
+        0
+    );
+    assert_eq!(
+        check("`crates/kernels/src/gone.rs` and `crates/kernels/src`"),
+        1
+    );
+}
