@@ -15,11 +15,13 @@ use crate::workspace::Workspace;
 /// Clients at once and requests between them, as the promises name them.
 const LOAD_LEVELS: [(usize, usize); 3] = [(1, 3), (8, 16), (32, 32)];
 
-pub(crate) fn run_all(workspace: &Workspace) -> Result<()> {
+/// Runs all steps, or those that are named.
+pub(crate) fn run_all(workspace: &Workspace, names: &[String]) -> Result<()> {
+    let steps = chosen_steps(names)?;
     let started = now();
     let mut tally = Tally::default();
     println!("{}", processor());
-    let result = run_steps(workspace, &mut tally);
+    let result = run_steps(workspace, &steps, &mut tally);
     if let Err(error) = &result {
         println!("error: {error:#}");
     }
@@ -38,13 +40,26 @@ const STEPS: &[Step] = &[
     ("format", format),
     ("tidy", |workspace| single(tidy::run(workspace))),
     ("clippy", clippy),
-    ("set-up", |workspace| single(setup::run(workspace))),
-    ("cargo test", cargo_test),
+    ("setup", |workspace| single(setup::run(workspace))),
+    ("tests", cargo_test),
     ("clients", clients),
 ];
 
-fn run_steps(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    for (name, step) in STEPS {
+fn chosen_steps(names: &[String]) -> Result<Vec<Step>> {
+    let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("no step is called {name}; there are {}", known.join(", "));
+    }
+    let is_chosen = |name: &str| names.is_empty() || names.iter().any(|chosen| chosen == name);
+    Ok(STEPS
+        .iter()
+        .copied()
+        .filter(|(name, _)| is_chosen(name))
+        .collect())
+}
+
+fn run_steps(workspace: &Workspace, steps: &[Step], tally: &mut Tally) -> Result<()> {
+    for (name, step) in steps {
         println!("== {name}");
         let started = now();
         let counts = step(workspace).unwrap_or_else(|error| {

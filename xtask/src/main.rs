@@ -50,7 +50,10 @@ enum Command {
     /// Fetch the test models and install the clients that the tests use.
     Setup,
     /// Set up and run every check.
-    Test,
+    Test {
+        /// Only these steps: format, tidy, clippy, setup, tests, clients.
+        steps: Vec<String>,
+    },
     /// Hold the sources against the rules that no lint knows: sizes, dependencies, names, unsafe.
     Tidy,
 }
@@ -71,7 +74,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Bench(options) => bench::run(&workspace, options),
         Command::Oracle { llama_library } => oracle::run_all(&workspace, llama_library.clone()),
         Command::Setup => setup::run(&workspace),
-        Command::Test => gate::run_all(&workspace),
+        Command::Test { steps } => gate::run_all(&workspace, steps),
         Command::Tidy => tidy::run(&workspace),
     }
 }
