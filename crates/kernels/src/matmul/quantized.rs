@@ -4,6 +4,8 @@
 //! exact integer sums, then the float chain. Apart, each loop is short enough for a core's
 //! scheduler to overlap many rows (measured on Zen 2: 27 % faster than one loop).
 
+use std::ops::Range;
+
 use super::{ROWS_MAX, Unit};
 use crate::activations::Scales;
 use crate::simd::Simd;
@@ -15,18 +17,21 @@ const PREFETCH_BYTES: usize = 4 << 10;
 /// Computes one unit.
 #[inline(always)]
 pub(super) fn run<D: Decode, S: Simd>(simd: S, unit: &Unit<'_>) {
-    let mut first = unit.rows.start;
-    let mut scratch = Scratch::new(simd);
-    while first < unit.rows.end {
-        let count = ROWS_MAX.min(unit.rows.end - first);
+    if unit.rows.len() == 1 {
+        let mut scratch = Scratch::<S, 1>::new(simd);
         for strip in unit.strips.clone() {
-            let pass = Pass { unit, strip, first };
-            match count {
-                1 => pass.run::<D, S, 1>(simd, &mut Scratch::new(simd), 1),
-                _ => pass.run::<D, S, ROWS_MAX>(simd, &mut scratch, count),
-            }
+            pass::<D, S, 1>(simd, &mut scratch, unit, strip, unit.rows.clone());
         }
-        first += count;
+        return;
+    }
+    let mut scratch = Scratch::<S, ROWS_MAX>::new(simd);
+    let mut first = unit.rows.start;
+    while first < unit.rows.end {
+        let rows = first..unit.rows.end.min(first + ROWS_MAX);
+        for strip in unit.strips.clone() {
+            pass::<D, S, ROWS_MAX>(simd, &mut scratch, unit, strip, rows.clone());
+        }
+        first = rows.end;
     }
 }
 
@@ -50,54 +55,44 @@ impl<S: Simd, const M: usize> Scratch<S, M> {
     }
 }
 
-/// One strip for the rows from `first`.
-struct Pass<'a> {
-    unit: &'a Unit<'a>,
+/// One strip for `rows`, at most `M`. Where both are 1, the state lives in registers.
+#[inline(always)]
+fn pass<D: Decode, S: Simd, const M: usize>(
+    simd: S,
+    scratch: &mut Scratch<S, M>,
+    unit: &Unit<'_>,
     strip: usize,
-    first: usize,
-}
-
-impl Pass<'_> {
-    /// `count` rows, at most `M`. Where both are the same small constant, the state lives in
-    /// registers.
-    #[inline(always)]
-    fn run<D: Decode, S: Simd, const M: usize>(
-        &self,
-        simd: S,
-        scratch: &mut Scratch<S, M>,
-        count: usize,
-    ) {
-        let tiles = self.unit.tiles;
-        let stream = &tiles.bytes()[self.strip * tiles.strip_bytes()..];
-        let strip = &stream[..tiles.strip_bytes()];
-        let acc = &mut scratch.acc[..count];
-        acc.fill(simd.splat(0.0));
-        let mut activations = self.unit.activations.blocks();
-        for (index, block) in strip.chunks_exact(D::BLOCK_BYTES).enumerate() {
-            let block = D::block(simd, block);
-            for (group, (codes, scales)) in (0..D::GROUPS).zip(&mut activations) {
-                let bytes = D::BLOCK_BYTES / D::GROUPS;
-                let start = index * D::BLOCK_BYTES + group * bytes;
-                prefetch(simd, stream, start + PREFETCH_BYTES, bytes);
-                let group = D::group(simd, &block, group);
-                let codes = &codes[self.first..][..count];
-                let scales = &scales[self.first..][..count];
-                let sums = &mut scratch.sums[..count];
-                if D::HALVES {
-                    let last_sums = &mut scratch.last_sums[..count];
-                    D::Width::dot_halves(simd, &group.codes, codes, [sums, last_sums]);
-                    add_halves::<D, S>(simd, acc, &group.scales, scales, [sums, last_sums]);
-                } else {
-                    D::Width::dot_rows(simd, &group.codes, codes, sums);
-                    add::<D, S>(simd, acc, &group.scales, scales, sums);
-                }
+    rows: Range<usize>,
+) {
+    let (first, count) = (rows.start, if M == 1 { 1 } else { rows.len() });
+    let tiles = unit.tiles;
+    let stream = &tiles.bytes()[strip * tiles.strip_bytes()..];
+    let bytes = &stream[..tiles.strip_bytes()];
+    let acc = &mut scratch.acc[..count];
+    acc.fill(simd.splat(0.0));
+    let mut activations = unit.activations.blocks();
+    for (index, block) in bytes.chunks_exact(D::BLOCK_BYTES).enumerate() {
+        let block = D::block(simd, block);
+        for (group, (codes, scales)) in (0..D::GROUPS).zip(&mut activations) {
+            let bytes = D::BLOCK_BYTES / D::GROUPS;
+            let start = index * D::BLOCK_BYTES + group * bytes;
+            prefetch(simd, stream, start + PREFETCH_BYTES, bytes);
+            let group = D::group(simd, &block, group);
+            let codes = &codes[first..][..count];
+            let scales = &scales[first..][..count];
+            let sums = &mut scratch.sums[..count];
+            if D::HALVES {
+                let last_sums = &mut scratch.last_sums[..count];
+                D::Width::dot_halves(simd, &group.codes, codes, [sums, last_sums]);
+                add_halves::<D, S>(simd, acc, &group.scales, scales, [sums, last_sums]);
+            } else {
+                D::Width::dot_rows(simd, &group.codes, codes, sums);
+                add::<D, S>(simd, acc, &group.scales, scales, sums);
             }
         }
-        for (index, acc) in acc.iter().enumerate() {
-            self.unit
-                .output
-                .store(simd, self.first + index, self.strip, *acc);
-        }
+    }
+    for (index, acc) in acc.iter().enumerate() {
+        unit.output.store(simd, first + index, strip, *acc);
     }
 }
 
