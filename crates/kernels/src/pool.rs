@@ -124,19 +124,26 @@ impl Pool {
         }
     }
 
-    /// Runs `work(index)` once for every index below `count`, shared out one at a time.
+    /// Runs `work(index)` once for every index below `count`. Each member starts on a share of
+    /// its own, neighbouring indices in order, so that it reads memory in one stream; then it
+    /// helps with the other shares.
     pub fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         if count <= 1 || self.members.is_empty() {
             return (0..count).for_each(work);
         }
-        let next = AtomicUsize::new(0);
-        self.run(&|_member| {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
-                    break;
+        let threads = self.threads();
+        let shares: Vec<Share> = (0..threads)
+            .map(|member| Share {
+                next: AtomicUsize::new(count * member / threads),
+                end: count * (member + 1) / threads,
+            })
+            .collect();
+        self.run(&|member| {
+            let (before, own_and_after) = shares.split_at(member);
+            for share in own_and_after.iter().chain(before) {
+                while let Some(index) = share.take() {
+                    work(index);
                 }
-                work(index);
             }
         });
     }
@@ -161,6 +168,22 @@ impl Pool {
             let piece = unsafe { data.slice(start..end) };
             work(index, piece);
         });
+    }
+}
+
+/// Indices that one member starts on. On a cache line of its own, because every member counts
+/// its own up all the time.
+#[repr(align(64))]
+struct Share {
+    next: AtomicUsize,
+    end: usize,
+}
+
+impl Share {
+    /// An index that nobody has had.
+    fn take(&self) -> Option<usize> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        (index < self.end).then_some(index)
     }
 }
 

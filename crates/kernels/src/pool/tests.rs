@@ -32,6 +32,20 @@ fn chunks_cover_the_slice_once_and_the_last_may_be_short() {
 }
 
 #[test]
+fn every_index_is_handed_out_once() {
+    for threads in 1..=4 {
+        let pool = Pool::new(threads);
+        for count in [0, 1, 2, 3, 7, 100] {
+            let runs: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
+            pool.for_each(count, &|index| {
+                runs[index].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
+        }
+    }
+}
+
+#[test]
 fn a_panic_reaches_the_caller_and_the_team_goes_on() {
     let pool = Pool::new(2);
     for culprit in 0..2 {
