@@ -9,6 +9,7 @@ The format is described in README.md.
 
 import hashlib
 import json
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -107,6 +108,12 @@ def write_vectors(vectors, path):
     path.write_text(f'{head_text[:-1]}, "prompts": [\n{lines}\n]}}\n')
 
 
+def oracle_name():
+    """What makes the numbers: the package, or another library in its place."""
+    name = f"llama-cpp-python {metadata.version('llama_cpp_python')}"
+    return f"{name} on another build of llama.cpp" if "LLAMA_CPP_LIB_PATH" in os.environ else name
+
+
 def main(name, model_path, exact_path, target):
     model_path = Path(model_path)
     llama = Llama(model_path, CONTEXT_TOKENS)
@@ -115,7 +122,7 @@ def main(name, model_path, exact_path, target):
         "model": model_path.name,
         "sha256": hashlib.sha256(model_path.read_bytes()).hexdigest(),
         "bytes": model_path.stat().st_size,
-        "oracle": f"llama-cpp-python {metadata.version('llama_cpp_python')}",
+        "oracle": oracle_name(),
         "prompts": [record_prompt(key, text, llama, exact) for key, text in PROMPTS[name].items()],
     }
     write_vectors(vectors, Path(target))

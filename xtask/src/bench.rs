@@ -63,6 +63,8 @@ struct Sample {
     streams_tokens_s: f64,
     /// 99th percentile of pauses within the eight streams.
     pause_p99_s: f64,
+    /// After the first completion, and after the eight streams.
+    first_memory_bytes: f64,
     memory_bytes: f64,
     /// Share of the machine that neither server nor client used meanwhile.
     others: f64,
@@ -170,6 +172,7 @@ fn measure(command: Command, log: &Path, repetition: u64) -> Result<Sample> {
     let first = load::complete(server.client, "time", 1);
     let first = first.with_context(|| server.last_lines())?;
     let start_s = (first.last_text - server.started).as_secs_f64();
+    let first_memory = server.memory()?;
     let noise = Noise::start(server.pid())?;
     let seed = 1_000_000 * (repetition + 1);
     let decode = load::complete(server.client, &load::words(1, seed), DECODE_TOKENS)?;
@@ -187,6 +190,7 @@ fn measure(command: Command, log: &Path, repetition: u64) -> Result<Sample> {
         prefill_tokens_s: prefill.prefill_rate(),
         streams_tokens_s: streams.output_rate(),
         pause_p99_s: pause_p99(&streams),
+        first_memory_bytes: first_memory as f64,
         memory_bytes: server.memory()? as f64,
         others: noise.others_share(now())?,
     };

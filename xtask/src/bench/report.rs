@@ -46,6 +46,13 @@ const QUANTITIES: &[Quantity] = &[
         more_is_better: false,
     },
     Quantity {
+        name: "memory after the first completion, all processes, PSS (MiB)",
+        value: |sample| sample.first_memory_bytes,
+        unit: 1_048_576.0,
+        digits: 0,
+        more_is_better: false,
+    },
+    Quantity {
         name: "memory after the 8 streams, all processes, PSS (MiB)",
         value: |sample| sample.memory_bytes,
         unit: 1_048_576.0,
@@ -61,9 +68,15 @@ const QUANTITIES: &[Quantity] = &[
     },
 ];
 
+/// Above this share of the machine used by others, figures say little.
+const NOISE_MAX: f64 = 0.1;
+
 pub(super) fn write(workspace: &Workspace, series: &[Series], dry_run: bool) -> Result<()> {
     let table = format!("{}\n{}", circumstances(series)?, table(series));
     println!("{table}");
+    if noise(series) > NOISE_MAX {
+        println!("warning: others kept the machine busy; measure again when it is quiet");
+    }
     if dry_run {
         return Ok(());
     }
@@ -135,6 +148,12 @@ fn circumstances(series: &[Series]) -> Result<String> {
     ))
 }
 
+/// The largest share of the machine that others used during a sample.
+fn noise(series: &[Series]) -> f64 {
+    let samples = series.iter().flat_map(|one| &one.samples);
+    samples.map(|sample| sample.others).fold(0.0, f64::max)
+}
+
 fn samples_json(series: &[Series]) -> Value {
     let rows = series.iter().map(|one| {
         let samples = one.samples.iter().map(|sample| {
@@ -144,6 +163,7 @@ fn samples_json(series: &[Series]) -> Value {
                 "prefill_tokens_s": sample.prefill_tokens_s,
                 "streams_tokens_s": sample.streams_tokens_s,
                 "pause_p99_s": sample.pause_p99_s,
+                "first_memory_bytes": sample.first_memory_bytes,
                 "memory_bytes": sample.memory_bytes,
                 "others": sample.others,
             })
