@@ -14,6 +14,7 @@ use std::fmt;
 
 use anyhow::{Context, Result, bail};
 
+use self::graph::Graph;
 use self::ratchet::Counts;
 use self::source::{Source, TestFiles};
 use crate::workspace::Workspace;
@@ -62,7 +63,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 
 fn findings(workspace: &Workspace) -> Result<Vec<Finding>> {
     let files = workspace.files()?;
-    let mut findings = graph::check(workspace)?;
+    let graph = Graph::read(workspace)?;
+    let mut findings = graph.check();
     let mut sources = Vec::new();
     let mut pages = Vec::new();
     let mut functions = BTreeSet::new();
@@ -87,7 +89,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>> {
     for (file, content) in &sources {
         tests.add(file, content);
     }
-    let mut counts = Counts::default();
+    let mut counts = Counts::new(graph.external_count());
     for (file, content) in &sources {
         let source = Source::parse(file, content, &tests)?;
         findings.extend(source.check());

@@ -1,6 +1,6 @@
 //! The dependency table: which crate of ours may depend on which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, MetadataCommand};
@@ -46,28 +46,48 @@ pub(super) struct Edge {
     pub(super) only_for_tests: bool,
 }
 
-pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
-    let metadata = MetadataCommand::new()
-        .manifest_path(workspace.path("Cargo.toml"))
-        .no_deps()
-        .exec()
-        .context("cargo metadata failed")?;
-    let mut names = Vec::new();
-    let mut edges = Vec::new();
-    for package in metadata.workspace_packages() {
-        let from = short_name(&package.name);
-        names.push(from.clone());
-        for dependency in &package.dependencies {
-            if dependency.path.is_some() {
-                edges.push(Edge {
+/// Our crates, what they depend on among themselves, and what they depend on outside.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    names: Vec<String>,
+    edges: Vec<Edge>,
+    external: BTreeSet<String>,
+}
+
+impl Graph {
+    pub(super) fn read(workspace: &Workspace) -> Result<Self> {
+        let metadata = MetadataCommand::new()
+            .manifest_path(workspace.path("Cargo.toml"))
+            .no_deps()
+            .exec()
+            .context("cargo metadata failed")?;
+        let mut graph = Self::default();
+        for package in metadata.workspace_packages() {
+            let from = short_name(&package.name);
+            for dependency in &package.dependencies {
+                if dependency.path.is_none() {
+                    graph.external.insert(dependency.name.clone());
+                    continue;
+                }
+                graph.edges.push(Edge {
                     from: from.clone(),
                     to: short_name(&dependency.name),
                     only_for_tests: dependency.kind == DependencyKind::Development,
                 });
             }
+            graph.names.push(from);
         }
+        Ok(graph)
     }
-    Ok(check_edges(&names, &edges))
+
+    pub(super) fn check(&self) -> Vec<Finding> {
+        check_edges(&self.names, &self.edges)
+    }
+
+    /// Crates of others that ours name in their manifests.
+    pub(super) fn external_count(&self) -> usize {
+        self.external.len()
+    }
 }
 
 fn short_name(package: &str) -> String {

@@ -5,11 +5,13 @@ use super::Finding;
 use super::source::Source;
 
 /// `unsafe` blocks, functions and impls outside tests.
-const UNSAFE_MAX: usize = 80;
+const UNSAFE_MAX: usize = 40;
 /// `#[expect(…)]` attributes outside tests.
-const EXPECT_MAX: usize = 80;
+const EXPECT_MAX: usize = 35;
 /// Lines of code of the longest file outside tests.
-const LONGEST_FILE_MAX: usize = 500;
+const LONGEST_FILE_MAX: usize = 430;
+/// Crates of others that ours name in their manifests.
+const EXTERNAL_MAX: usize = 29;
 
 /// What the ratchets count, over all sources.
 #[derive(Debug, Default)]
@@ -17,9 +19,17 @@ pub(super) struct Counts {
     unsafe_count: usize,
     expect_count: usize,
     longest_file: usize,
+    external_count: usize,
 }
 
 impl Counts {
+    pub(super) fn new(external_count: usize) -> Self {
+        Self {
+            external_count,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn add(&mut self, source: &Source) {
         if source.is_test {
             return;
@@ -42,6 +52,7 @@ impl Counts {
                 self.longest_file,
                 LONGEST_FILE_MAX,
             ),
+            ("external dependencies", self.external_count, EXTERNAL_MAX),
         ];
         ratchets
             .iter()
