@@ -152,7 +152,7 @@ async fn serve_model(
     };
     match ready {
         None => return Ok(handle.shutdown(drain).await.clean),
-        Some(Ok(card)) => output.line(&banner(&card, local))?,
+        Some(Ok(card)) => announce(&card, local, output),
         Some(Err(fault @ Fault::ModelInvalid { .. })) => {
             handle.shutdown(Duration::ZERO).await;
             return Err(fault.into());
@@ -166,6 +166,13 @@ async fn serve_model(
         () = handle.stopped() => anyhow::bail!("the supervisor has stopped"),
     }
     Ok(handle.shutdown(drain).await.clean)
+}
+
+/// Whoever started us may not want to read this far: no reason to stop serving.
+fn announce(card: &ModelCard, local: SocketAddr, output: Output) {
+    if let Err(error) = output.line(&banner(card, local)) {
+        tracing::warn!(%error, "nobody reads where this serves: http://{local}/v1");
+    }
 }
 
 /// Resolves when the value becomes true or its sender is gone.
