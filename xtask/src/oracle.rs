@@ -30,7 +30,13 @@ struct Oracle<'a> {
 pub(crate) fn run_all(workspace: &Workspace, llama_library: Option<PathBuf>) -> Result<()> {
     setup::ensure_models(workspace)?;
     let requirements = workspace.path("oracle/requirements.txt");
-    let venv = Venv::ensure(&workspace.path(".cache/oracle"), &requirements, |venv| {
+    // With a library at hand, the package need not compile its own.
+    let (folder, environment): (_, &[_]) = match llama_library {
+        Some(_) => (".cache/oracle-bare", &[("CMAKE_ARGS", "-DLLAMA_BUILD=OFF")]),
+        None => (".cache/oracle", &[]),
+    };
+    let folder = workspace.path(folder);
+    let venv = Venv::ensure(&folder, &requirements, environment, |venv| {
         run(venv.command().arg(workspace.path("oracle/torch_cpu.py")))
     })?;
     let oracle = Oracle {

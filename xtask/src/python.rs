@@ -14,11 +14,13 @@ pub(crate) struct Venv {
 }
 
 impl Venv {
-    /// The environment at `folder` with `requirements` installed and `finish` run in it after
-    /// that. Does nothing when the same requirements were installed before.
+    /// The environment at `folder` with `requirements` installed, pip running with
+    /// `environment`, and `finish` run after that. Does nothing when the same requirements
+    /// were installed before.
     pub(crate) fn ensure(
         folder: &Path,
         requirements: &Path,
+        environment: &[(&str, &str)],
         finish: impl Fn(&Self) -> Result<()>,
     ) -> Result<Self> {
         let venv = Self {
@@ -37,6 +39,7 @@ impl Venv {
         terminal::run(Command::new("python3").args(["-m", "venv"]).arg(folder))
             .context("python3 with its venv module is needed (Debian: python3-venv)")?;
         let mut pip = venv.command();
+        pip.envs(environment.iter().copied());
         pip.args([
             "-m",
             "pip",

