@@ -183,7 +183,11 @@ impl<'a, B: Backend> Core<'a, B> {
                 resource: Overload::QueueFull,
                 retry_after_s: RETRY_AFTER_S_MIN,
             };
-            return self.events.push(Event::Rejected(Rejected { id, fault }));
+            return self.events.push(Event::Rejected(Rejected {
+                id,
+                fault,
+                report: None,
+            }));
         }
         // An id that is taken is a new attempt at the same request.
         self.drop_request(id);
@@ -331,7 +335,11 @@ impl<'a, B: Backend> Core<'a, B> {
             self.scheduler.discard_request(id);
         }
         self.drop_request(id);
-        let rejected = Rejected { id, fault };
+        let rejected = Rejected {
+            id,
+            fault,
+            report: None,
+        };
         self.events.push(if was_accepted {
             Event::Failed(rejected)
         } else {
@@ -376,6 +384,8 @@ impl<'a, B: Backend> Core<'a, B> {
             generated_tokens_total: self.counters.generated_tokens,
             preemptions_total: scheduler.preemptions_total,
             contained_faults_total: self.counters.contained_faults,
+            audits_total: 0,
+            audit_failures_total: 0,
         }
     }
 }

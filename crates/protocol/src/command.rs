@@ -20,6 +20,8 @@ pub enum Isa {
 pub struct ArenaFds {
     pub weights: i32,
     pub kv: i32,
+    /// See [`crate::recorder`].
+    pub recorder: i32,
 }
 
 /// Everything an engine needs to load its model.

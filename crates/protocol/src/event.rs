@@ -1,10 +1,11 @@
 //! What an engine tells the supervisor. For every accepted request the events of one choice
-//! are: `Delta` with token index 0, 1, 2, ... without gap, then one `ChoiceFinished`; after
+//! are, after one `Started` per request: `Delta` with token index 0, 1, 2, ... without gap, then one `ChoiceFinished`; after
 //! the last choice one `Finished`. `Rejected` or `Failed` end a request instead, at any
 //! point. A cancelled request ends silently.
 
 use serde::{Deserialize, Serialize};
 
+use crate::recorder::Participant;
 use crate::{ChoiceIndex, Fault, RequestId, TokenId};
 
 /// What a resumed stream is worth on this engine.
@@ -56,6 +57,9 @@ pub struct Stats {
     pub generated_tokens_total: u64,
     pub preemptions_total: u64,
     pub contained_faults_total: u64,
+    /// Audits of pages and slots, made after every fault, and those that found a mistake.
+    pub audits_total: u64,
+    pub audit_failures_total: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +74,42 @@ pub struct Accepted {
 pub struct Rejected {
     pub id: RequestId,
     pub fault: Fault,
+    /// For the fault's record, never for the client: what panicked where, and the way there.
+    /// At most `REPORT_BYTES_MAX` long.
+    pub report: Option<String>,
+}
+
+/// A request's prompt is about to be computed. Comes once per request and engine, before the
+/// first delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    pub id: RequestId,
+    /// Part of the prompt that need not be computed because its pages are there.
+    pub cached_tokens: u32,
+}
+
+/// What made the shared step unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum LatchCause {
+    #[error("the shared step panicked")]
+    Panicked,
+    #[error("the shared step failed")]
+    Failed,
+    #[error("no row of the step had finite logits")]
+    NonFiniteLogits,
+    #[error("pages and slots do not add up")]
+    AuditFailed,
+}
+
+/// The engine has dropped its generator with every request in it and built a new one on the
+/// same weights. What it is given after this is computed anew; what it had is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latched {
+    pub cause: LatchCause,
+    /// Who took part in the step.
+    pub participants: Vec<Participant>,
+    /// As in [`Rejected`].
+    pub report: Option<String>,
 }
 
 /// A token with the natural logarithm of its probability before sampling rules.
@@ -151,10 +191,13 @@ pub enum Event {
     LoadFailed(Fault),
     Accepted(Accepted),
     Rejected(Rejected),
+    Started(Started),
     Delta(Delta),
     ChoiceFinished(ChoiceFinished),
     Finished(Finished),
     /// The request failed after it was accepted.
     Failed(Rejected),
+    /// Every request that the engine had must be submitted again.
+    Latched(Latched),
     Stats(Stats),
 }

@@ -13,12 +13,13 @@ mod fault;
 pub mod frame;
 mod ids;
 pub mod limits;
+pub mod recorder;
 mod request;
 
 pub use command::{ArenaFds, ChoiceProgress, Command, EngineConfig, Isa, Resume};
 pub use event::{
-    Accepted, ChoiceFinished, Delta, Event, FinishReason, Finished, ModelCard, Promise, Rejected,
-    Stats, TokenLogprob, Usage,
+    Accepted, ChoiceFinished, Delta, Event, FinishReason, Finished, LatchCause, Latched, ModelCard,
+    Promise, Rejected, Started, Stats, TokenLogprob, Usage,
 };
 pub use fault::{Fault, Overload, Phase};
 pub use frame::{FrameDecoder, FrameError};
@@ -27,4 +28,4 @@ pub use request::{Chat, Prompt, Request, Sampling, StopRules};
 
 /// Version of everything in this crate that crosses the pipe. The engine states it in its
 /// hello; a supervisor that speaks another one refuses the engine.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;

@@ -91,6 +91,14 @@ pub const QUARANTINED_MAX: usize = 1024;
 pub const QUARANTINE_MS: u64 = 600_000;
 /// Deaths of the engine with only this request in it before it is quarantined.
 pub const DEATHS_ALONE_MAX: u32 = 2;
+/// How long an engine may be at one thing, unless told otherwise, plus `HANG_FACTOR` times what
+/// its own cost model predicts for that thing.
+pub const HANG_TIMEOUT_MS: u64 = 5_000;
+pub const HANG_FACTOR: u64 = 10;
+/// Longest report of a panic that goes into a fault's record.
+pub const REPORT_BYTES_MAX: usize = 8 << 10;
+/// Faults that are remembered.
+pub const FAULT_RECORDS_MAX: usize = 256;
 /// How long a contained fault shows as `degraded`.
 pub const DEGRADED_MS: u64 = 60_000;
 
@@ -122,5 +130,6 @@ const _: () = assert!(
 );
 const _: () = assert!(2 * STOP_STRING_BYTES_MAX <= TEXT_TAIL_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < LEDGER_BYTES_MAX);
+const _: () = assert!(HANG_TIMEOUT_MS > SUPERVISOR_TICK_MS);
 const _: () = assert!(RETRY_AFTER_S_MIN <= RETRY_AFTER_S_MAX);
 const _: () = assert!(RESTART_BACKOFF_MS_MIN <= RESTART_BACKOFF_MS_MAX);

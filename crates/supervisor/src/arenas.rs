@@ -4,15 +4,17 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use relight_protocol::ArenaFds;
-use rustix::fs::{MemfdFlags, memfd_create};
+use relight_protocol::recorder::RECORDER_BYTES;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use crate::config::StartError;
 
-/// Weights and key/value state, empty until an engine sizes them.
+/// Weights and key/value state, empty until an engine sizes them, and the flight recorder.
 #[derive(Debug)]
 pub(crate) struct Arenas {
     weights: OwnedFd,
     kv: OwnedFd,
+    recorder: OwnedFd,
 }
 
 impl Arenas {
@@ -27,9 +29,15 @@ impl Arenas {
                 }
             })
         };
+        let recorder = create("relight-recorder")?;
+        ftruncate(&recorder, RECORDER_BYTES as u64).map_err(|error| StartError::Arena {
+            arena: "relight-recorder",
+            source: error.into(),
+        })?;
         Ok(Self {
             weights: create("relight-weights")?,
             kv: create("relight-kv")?,
+            recorder,
         })
     }
 
@@ -38,6 +46,7 @@ impl Arenas {
         ArenaFds {
             weights: self.weights.as_raw_fd(),
             kv: self.kv.as_raw_fd(),
+            recorder: self.recorder.as_raw_fd(),
         }
     }
 }

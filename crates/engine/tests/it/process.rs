@@ -46,10 +46,12 @@ fn memory_file(name: &str) -> OwnedFd {
 fn a_killed_engine_is_replaced_and_its_stream_goes_on() {
     let file = TinyFile::of(&TinyModel::llama());
     let (weights, kv) = (memory_file("weights"), memory_file("kv"));
+    let recorder = memory_file("recorder");
     let config = EngineConfig {
         arenas: Some(ArenaFds {
             weights: weights.as_raw_fd(),
             kv: kv.as_raw_fd(),
+            recorder: recorder.as_raw_fd(),
         }),
         pages: None,
         ..file.config()

@@ -12,6 +12,7 @@ fn sample_events() -> Vec<Event> {
         Event::Failed(Rejected {
             id: RequestId(7),
             fault: Fault::invalid("n", "too many"),
+            report: None,
         }),
     ]
 }

@@ -199,7 +199,11 @@ impl Bench {
 
     pub(super) fn failed(&mut self, id: u64, fault: Fault) -> Vec<Action> {
         let id = RequestId(id);
-        self.event(Event::Failed(Rejected { id, fault }))
+        self.event(Event::Failed(Rejected {
+            id,
+            fault,
+            report: None,
+        }))
     }
 
     pub(super) fn cancel(&mut self, id: u64) -> Vec<Action> {

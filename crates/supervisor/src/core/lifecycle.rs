@@ -440,10 +440,12 @@ pub(super) fn out_of_turn(event: &Event) -> Violation {
         Event::LoadFailed(_) => "load failed",
         Event::Accepted(_) => "accepted",
         Event::Rejected(_) => "rejected",
+        Event::Started(_) => "started",
         Event::Delta(_) => "delta",
         Event::ChoiceFinished(_) => "choice finished",
         Event::Finished(_) => "finished",
         Event::Failed(_) => "failed",
+        Event::Latched(_) => "latched",
         Event::Stats(_) => "stats",
     };
     Violation::OutOfTurn { event }

@@ -239,6 +239,10 @@ fn sum(dead: Stats, up: Stats) -> Stats {
         contained_faults_total: dead
             .contained_faults_total
             .saturating_add(up.contained_faults_total),
+        audits_total: dead.audits_total.saturating_add(up.audits_total),
+        audit_failures_total: dead
+            .audit_failures_total
+            .saturating_add(up.audit_failures_total),
         ..up
     }
 }

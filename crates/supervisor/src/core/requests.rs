@@ -182,6 +182,7 @@ impl Core {
                 self.deliver_if_new(accepted.id, event);
                 Ok(())
             }
+            Event::Started(_) => Ok(()),
             Event::Delta(delta) => {
                 let context_tokens = self.context_tokens();
                 let id = delta.id;
@@ -225,7 +226,8 @@ impl Core {
             other @ (Event::Hello { .. }
             | Event::Loading { .. }
             | Event::Ready(_)
-            | Event::LoadFailed(_)) => Err(out_of_turn(&other)),
+            | Event::LoadFailed(_)
+            | Event::Latched(_)) => Err(out_of_turn(&other)),
         }
     }
 

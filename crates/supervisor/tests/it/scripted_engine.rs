@@ -175,7 +175,11 @@ impl ScriptedEngine {
     fn submit(&mut self, id: RequestId, request: Request, resume: Option<Resume>) {
         if prompt_text(&request).contains("[invalid]") {
             let fault = Fault::invalid("prompt", "marked as invalid");
-            self.said.push_back(Event::Rejected(Rejected { id, fault }));
+            self.said.push_back(Event::Rejected(Rejected {
+                id,
+                fault,
+                report: None,
+            }));
             return;
         }
         let prompt = prompt_tokens(&request);

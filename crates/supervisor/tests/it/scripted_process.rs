@@ -172,6 +172,7 @@ impl Process {
                 self.say(&Event::Failed(relight_protocol::Rejected {
                     id,
                     fault: Fault::OutOfMemory,
+                    report: None,
                 }));
             }
             "close" => {

@@ -305,6 +305,7 @@ fn a_rejection_goes_to_its_client_as_it_is_and_leaves_health_alone() {
     let rejected = Rejected {
         id: RequestId(1),
         fault: fault.clone(),
+        report: None,
     };
     let actions = bench.event(Event::Rejected(rejected));
     assert_eq!(faults(&actions), [(1, fault)]);
