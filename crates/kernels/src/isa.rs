@@ -52,12 +52,13 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// The fastest tier of this CPU.
+    /// The fastest tier of this CPU; one that is only modelled is no candidate.
     #[must_use]
     pub fn detect() -> Self {
         let best = Isa::ALL
             .into_iter()
             .rev()
+            .filter(|isa| !(cfg!(feature = "modelled-avx512") && *isa == Isa::Avx512))
             .find_map(|isa| Self::with_isa(isa).ok());
         best.unwrap_or(Self {
             isa: Isa::Scalar,

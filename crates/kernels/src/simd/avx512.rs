@@ -1,13 +1,17 @@
 //! AVX-512 with VNNI: every vector is one 512-bit register, and `vpdpbusd` adds four u8 x i8
-//! products to each i32 lane.
+//! products to each i32 lane. With the feature `modelled-avx512` the instructions are modelled
+//! in plain Rust instead, so that this code is tested on processors without them.
 
 #![expect(
     unsafe_code,
     reason = "intrinsics; each call is covered by the token's proof"
 )]
 
+#[cfg(not(feature = "modelled-avx512"))]
 use std::arch::x86_64::*;
 
+#[cfg(feature = "modelled-avx512")]
+use super::avx512_model::*;
 use super::{Kernel, LANES, Simd};
 
 /// Wraps intrinsics that are pure functions of registers.
@@ -23,6 +27,12 @@ macro_rules! pure {
 pub(crate) struct Avx512(());
 
 impl Avx512 {
+    #[cfg(feature = "modelled-avx512")]
+    pub(crate) fn new() -> Option<Self> {
+        super::Avx2::new().map(|_proof| Self(()))
+    }
+
+    #[cfg(not(feature = "modelled-avx512"))]
     pub(crate) fn new() -> Option<Self> {
         let present = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -44,7 +54,11 @@ impl Avx512 {
 
 /// Enters code compiled for this tier.
 pub(crate) fn launch<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    #[cfg_attr(
+        not(feature = "modelled-avx512"),
+        target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+    )]
+    #[target_feature(enable = "avx2,fma,f16c")]
     fn entry<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
         kernel.run(simd)
     }

@@ -13,6 +13,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(all(target_arch = "x86_64", feature = "modelled-avx512"))]
+mod avx512_model;
 pub(crate) mod half;
 mod scalar;
 
