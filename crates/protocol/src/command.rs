@@ -79,4 +79,7 @@ pub enum Command {
     Cancel { id: RequestId },
     /// Finish the frame being written and exit.
     Shutdown,
+    /// Let something go wrong. Also before `Load`.
+    #[cfg(feature = "fault-injection")]
+    Inject(crate::injection::Injection),
 }

@@ -12,6 +12,8 @@ mod event;
 mod fault;
 pub mod frame;
 mod ids;
+#[cfg(feature = "fault-injection")]
+pub mod injection;
 pub mod limits;
 pub mod recorder;
 mod request;

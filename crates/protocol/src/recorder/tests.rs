@@ -61,6 +61,7 @@ proptest! {
 
     #[test]
     fn rubbish_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..5000)) {
-        Activity::decode(&bytes);
+        let read = Activity::decode(&bytes);
+        prop_assert_eq!(read, Activity::decode(&bytes));
     }
 }
