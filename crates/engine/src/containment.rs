@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
 use relight_protocol::{Fault, Phase, RequestId};
 
+use crate::injected;
+
 thread_local! {
     /// The request whose private work this thread is doing, and how far it is.
     static AT_WORK: Cell<Option<(RequestId, Phase)>> = const { Cell::new(None) };
@@ -14,11 +16,20 @@ thread_local! {
 
 /// Says that the private work of this thread has come to `phase`.
 pub(crate) fn enter(phase: Phase) {
-    if let Some((request, _phase)) = AT_WORK.get() {
-        AT_WORK.set(Some((request, phase)));
-        #[cfg(test)]
-        injected::strike(request, phase);
+    if let Err(fault) = arrive(phase) {
+        tracing::debug!(%fault, ?phase, "an ordered fault is of no use here");
     }
+}
+
+/// Only a fault on order is an error here.
+fn arrive(phase: Phase) -> Result<(), Fault> {
+    let Some((request, _phase)) = AT_WORK.get() else {
+        return Ok(());
+    };
+    AT_WORK.set(Some((request, phase)));
+    #[cfg(test)]
+    planned::strike(request, phase);
+    injected::private(phase, request)
 }
 
 /// Does private work of `request`, starting in `phase`.
@@ -35,7 +46,7 @@ pub(crate) fn contained<T>(
     // The callers drop the request's state on any error, so nothing that a panic has left
     // half done is used again.
     let result = catch_unwind(AssertUnwindSafe(|| {
-        enter(phase);
+        arrive(phase)?;
         work()
     }));
     let reached = AT_WORK
@@ -78,7 +89,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 
 /// Panics on demand, for tests.
 #[cfg(test)]
-pub(crate) mod injected {
+pub(crate) mod planned {
     use std::cell::RefCell;
 
     use super::{Phase, RequestId};

@@ -17,6 +17,7 @@ use serving::{Serving, Start};
 
 use crate::backend::{Backend, BackendError};
 use crate::containment::contained;
+use crate::injected;
 use crate::pages::{AuditError, PageStore};
 use crate::prepare::Prepared;
 use crate::scheduler::{Scheduler, SchedulerConfig, StepPlan};
@@ -189,6 +190,7 @@ impl<'a, B: Backend> Core<'a, B> {
                 report: None,
             }));
         }
+        injected::meet(id, &request);
         // An id that is taken is a new attempt at the same request.
         self.drop_request(id);
         let is_stale = Arc::new(AtomicBool::new(false));
@@ -259,10 +261,13 @@ impl<'a, B: Backend> Core<'a, B> {
             self.backend
                 .copy_page_prefix(copy.source, copy.target, copy.tokens);
         }
+        let requests = || plan.parts().iter().map(|part| part.key.request);
+        injected::shared(requests())?;
         let (backend, logits) = (&mut self.backend, &mut self.logits);
         plan.with_batch(|batch| backend.forward(batch, logits))?;
         let draws = plan.parts().iter().filter(|part| part.draws).count();
         assert_eq!(logits.len(), draws * backend.vocabulary());
+        injected::confirm(requests());
         self.scheduler.confirm(&plan);
         Ok(plan)
     }
@@ -283,6 +288,8 @@ impl<'a, B: Backend> Core<'a, B> {
         let vocabulary = self.backend.vocabulary().max(1);
         let mut logits = std::mem::take(&mut self.logits);
         let drawing = plan.parts().iter().filter(|part| part.draws);
+        let rows = drawing.clone().map(|part| part.key.request);
+        injected::spoil(&mut logits, vocabulary, rows);
         for (part, row) in drawing.zip(logits.chunks_exact_mut(vocabulary)) {
             // Failed earlier in this step, by another of its choices.
             if self.requests.contains_key(&part.key.request) {

@@ -20,6 +20,7 @@ pub mod cpu;
 mod error;
 #[cfg(test)]
 mod fake;
+mod injected;
 pub mod language;
 pub mod load;
 pub mod pages;

@@ -30,6 +30,7 @@ use crate::backend::Backend;
 use crate::containment::log_panics;
 use crate::core::{Core, Input, PrepareJob};
 use crate::error::EngineError;
+use crate::injected;
 use crate::load::{self, LoadError, Loaded};
 use crate::prepare::{PrepareContext, run_job};
 
@@ -79,6 +80,7 @@ fn load_and_serve(
     mut outbox: Outbox,
 ) -> Result<(), EngineError> {
     let started = now();
+    injected::load();
     let arenas = ArenaFiles::of_parent(config.arenas).map_err(LoadError::from);
     let progress = &mut |done_bytes, total_bytes| {
         let event = Event::Loading {
@@ -120,6 +122,8 @@ fn out_of_turn(command: &Command) -> EngineError {
         Command::Submit { .. } => "submit",
         Command::Cancel { .. } => "cancel",
         Command::Shutdown => "shutdown",
+        #[cfg(feature = "fault-injection")]
+        Command::Inject(_) => "inject",
     };
     EngineError::OutOfTurn { command }
 }
@@ -197,6 +201,8 @@ fn forward(
             },
             Command::Cancel { id } => Input::Cancel { id },
             Command::Shutdown => return Ok(()),
+            #[cfg(feature = "fault-injection")]
+            injection @ Command::Inject(_) => return Err(out_of_turn(&injection)),
             load @ Command::Load(_) => return Err(out_of_turn(&load)),
         };
         if inbox.send(Message::Input(input)).is_err() {

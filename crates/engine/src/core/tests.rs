@@ -10,7 +10,7 @@ use relight_protocol::{Fault, Phase, Prompt, Request, RequestId, Sampling, StopR
 use rig::{Rig, RigSize, run_alone};
 
 use super::*;
-use crate::containment::injected;
+use crate::containment::planned;
 use crate::language::Language;
 use crate::seeded::Seeded;
 use crate::test_vocabulary::{self, NOTABLE_TOKENS, language};
@@ -91,7 +91,7 @@ struct Weather {
 /// Runs a random schedule and checks every request that ended against its solo run.
 fn run_schedule(language: &Language, seed: u64, weather: Weather) {
     let mut random = Seeded::new(seed);
-    injected::clear();
+    planned::clear();
     let size = random_size(&mut random);
     let mut rig = Rig::new(language, size);
     let mut ledger = Ledger::default();
@@ -114,7 +114,7 @@ fn run_schedule(language: &Language, seed: u64, weather: Weather) {
             } else {
                 random.below(10)
             };
-            injected::panic_at(id, phase, u32::try_from(skip).unwrap());
+            planned::panic_at(id, phase, u32::try_from(skip).unwrap());
         }
         rig.submit(&mut ledger, id, request);
         for _step in 0..random.below(25) {
@@ -123,7 +123,7 @@ fn run_schedule(language: &Language, seed: u64, weather: Weather) {
         }
     }
     rig.run_to_end(&mut ledger);
-    injected::clear();
+    planned::clear();
     for (id, entry) in ledger.entries() {
         let solo = run_alone(language, &entry.request);
         match entry.fault() {

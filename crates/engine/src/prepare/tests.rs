@@ -169,7 +169,7 @@ fn a_resumed_request_takes_its_prompt_from_the_record() {
 fn a_job_that_panics_fails_alone() {
     let language = language();
     let id = RequestId(4);
-    crate::containment::injected::panic_at(id, Phase::Prepare, 0);
+    crate::containment::planned::panic_at(id, Phase::Prepare, 0);
     let job = PrepareJob {
         id,
         request: Box::new(request(Prompt::Text("a".into()))),

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use relight_protocol::{Command, Event, FrameDecoder, frame};
 
 use crate::error::EngineError;
+use crate::injected;
 
 /// Bytes asked of the socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -33,6 +34,12 @@ impl CommandReader {
     pub(super) fn next(&mut self) -> Result<Option<Command>, EngineError> {
         loop {
             if let Some(command) = self.decoder.next_value()? {
+                injected::received();
+                #[cfg(feature = "fault-injection")]
+                if let Command::Inject(injection) = command {
+                    injected::arm(injection);
+                    continue;
+                }
                 return Ok(Some(command));
             }
             let count = match self.socket.read(&mut self.chunk) {
@@ -64,7 +71,10 @@ impl Outbox {
     }
 
     pub(super) fn push(&mut self, event: &Event) -> Result<(), EngineError> {
-        Ok(frame::encode(event, &mut self.buffer)?)
+        if injected::outgoing(event, &mut self.buffer) {
+            frame::encode(event, &mut self.buffer)?;
+        }
+        Ok(())
     }
 
     /// Sends one event at once, after those that were pushed.
@@ -80,6 +90,7 @@ impl Outbox {
         self.socket
             .write_all(&self.buffer)
             .map_err(EngineError::Socket)?;
+        injected::flushed();
         self.buffer.clear();
         self.buffer.shrink_to(KEPT_BYTES);
         Ok(())
