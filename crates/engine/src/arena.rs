@@ -2,24 +2,27 @@
 //! over, or private memory where there is no supervisor. All mapping of memory is here.
 //!
 //! ```text
-//!   weights:  header (one page) | tiles
-//!   kv:       page 0 | page 1 | ...          lazily zero-filled
-//!
+//!   weights:  header (4096 bytes) | tiles
 //!   header:   magic 8 | version u32 | complete u32 | identity u128 | tile bytes u64
 //! ```
 
 #![expect(
     unsafe_code,
-    reason = "maps files, and views mapped bytes as half floats"
+    reason = "maps files, and views mapped bytes as half floats and words"
 )]
+
+mod kv;
+mod words;
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
+pub use kv::KvArena;
 use memmap2::{Advice, Mmap, MmapMut, UncheckedAdvice};
 use relight_protocol::ArenaFds;
 use rustix::fs::SealFlags;
+pub use words::SharedWords;
 
 /// Start of the tiles: a whole page, so that they are aligned for any vector.
 const HEADER_BYTES: usize = 4096;
@@ -31,7 +34,6 @@ const LENGTH_START: usize = 32;
 const LENGTH_END: usize = 40;
 
 const WEIGHTS: &str = "weights arena";
-const KV: &str = "key/value arena";
 
 /// Why memory could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +79,7 @@ impl ArenaFiles {
         };
         Ok(Self {
             weights: Some(open_parent_fd(descriptors.weights, WEIGHTS)?),
-            kv: Some(open_parent_fd(descriptors.kv, KV)?),
+            kv: Some(open_parent_fd(descriptors.kv, kv::KV)?),
         })
     }
 }
@@ -326,54 +328,6 @@ impl SealedWeights {
 impl AsRef<[u8]> for SealedWeights {
     fn as_ref(&self) -> &[u8] {
         self.tiles()
-    }
-}
-
-/// The pages of key/value state.
-#[derive(Debug)]
-pub struct KvArena {
-    map: MmapMut,
-}
-
-impl KvArena {
-    /// How many pages an earlier engine had given the arena; `None` if it is new. A restart
-    /// keeps that number, so that the context stays as long as clients were told.
-    ///
-    /// # Errors
-    /// `Open` if the file cannot be looked at.
-    pub fn page_count(file: &File, page_bytes: usize) -> Result<Option<usize>, ArenaError> {
-        let length = file_length(file, KV)?;
-        let is_whole = length > 0 && length.is_multiple_of(page_bytes);
-        Ok(is_whole.then(|| length / page_bytes))
-    }
-
-    /// Memory for `bytes` bytes of pages. It counts only as far as it is written.
-    ///
-    /// # Errors
-    /// What the system refused.
-    pub fn open(file: Option<&File>, bytes: usize) -> Result<Self, ArenaError> {
-        let map_error = |source| ArenaError::Map { what: KV, source };
-        let map = match file {
-            None => MmapMut::map_anon(bytes).map_err(map_error)?,
-            Some(file) => {
-                set_length(file, bytes, KV)?;
-                // SAFETY: as for the weights: one engine at a time maps the file.
-                unsafe { MmapMut::map_mut(file) }.map_err(map_error)?
-            }
-        };
-        Ok(Self { map })
-    }
-
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.map.len()
-    }
-
-    /// All pages as half floats.
-    pub fn elements(&mut self) -> &mut [u16] {
-        // SAFETY: every bit pattern is a valid u16.
-        let (_before, elements, _after) = unsafe { self.map.align_to_mut::<u16>() };
-        elements
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub use relight_model::forward::{Batch, ForwardError, Row};
 
-use crate::pages::PageId;
+use crate::pages::{PageId, PageMemory};
 
 /// Why a step could not be computed. The pages it was to write hold rubbish then.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum BackendError {
 ///
 /// The contract that everything rests on: the logits of a row, and the bytes that its
 /// position has in the pages, are a pure function of the tokens of its sequence up to it.
-pub trait Backend {
+pub trait Backend: PageMemory {
     /// Entries of one row of logits.
     fn vocabulary(&self) -> usize;
 

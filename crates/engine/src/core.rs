@@ -102,7 +102,7 @@ impl<'a, B: Backend> Core<'a, B> {
     /// `salt` keeps pages of different models apart: the model's fingerprint.
     #[must_use]
     pub fn new(backend: B, config: SchedulerConfig, salt: u128) -> Self {
-        let store = PageStore::new(backend.page_count(), salt);
+        let store = PageStore::adopt(backend.page_count(), salt, &backend);
         Self {
             backend,
             scheduler: Scheduler::new(config, store),
@@ -255,7 +255,7 @@ impl<'a, B: Backend> Core<'a, B> {
     }
 
     fn shared_step(&mut self) -> Result<StepPlan, BackendError> {
-        let plan = self.scheduler.plan();
+        let plan = self.scheduler.plan(&self.backend);
         assert!(!plan.is_empty(), "there is work, but the step is empty");
         for copy in plan.copies() {
             self.backend
@@ -268,7 +268,7 @@ impl<'a, B: Backend> Core<'a, B> {
         let draws = plan.parts().iter().filter(|part| part.draws).count();
         assert_eq!(logits.len(), draws * backend.vocabulary());
         injected::confirm(requests());
-        self.scheduler.confirm(&plan);
+        self.scheduler.confirm(&plan, &self.backend);
         Ok(plan)
     }
 
@@ -393,6 +393,8 @@ impl<'a, B: Backend> Core<'a, B> {
             contained_faults_total: self.counters.contained_faults,
             audits_total: 0,
             audit_failures_total: 0,
+            pages_adopted_total: scheduler.pages_adopted,
+            pages_corrupt_total: scheduler.pages_corrupt,
         }
     }
 }

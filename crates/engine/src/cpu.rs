@@ -1,10 +1,13 @@
 //! The backend that computes on this machine's processor: the specification of all others.
 
+use std::sync::Arc;
+
 use relight_model::forward::{Model, Processor, Scratch};
 
 use crate::arena::{KvArena, SealedWeights};
 use crate::backend::{Backend, BackendError, Batch};
-use crate::pages::PageId;
+use crate::pages::checksum::{PART_BYTES, page_checksum, part_checksum};
+use crate::pages::{PageId, PageMemory, PageTable};
 
 /// A model, its pages and the team of threads that computes.
 #[derive(Debug)]
@@ -43,6 +46,23 @@ impl CpuBackend {
     /// Overwrites all pages. For tests that show that nothing stale is read.
     pub fn fill_pages(&mut self, bits: u16) {
         self.kv.elements().fill(bits);
+    }
+}
+
+impl PageMemory for CpuBackend {
+    fn checksum(&self, page: PageId) -> u64 {
+        let bytes = self.kv.page(page);
+        let mut sums = vec![0; bytes.len().div_ceil(PART_BYTES)];
+        let pool = &self.processor.pool;
+        pool.for_each_chunk(&mut sums, 1, &|index, sum| {
+            let part = bytes.chunks(PART_BYTES).nth(index);
+            sum.fill(part_checksum(part.unwrap_or_default()));
+        });
+        page_checksum(&sums)
+    }
+
+    fn table(&self) -> Option<Arc<PageTable>> {
+        self.kv.table()
     }
 }
 

@@ -1,10 +1,12 @@
 //! A backend for tests whose logits are a hash of the whole token prefix, read back through
 //! the pages: a wrong page table, a stale page or a wrong copy gives other logits.
 
+use std::sync::Arc;
+
 use relight_protocol::limits::PAGE_TOKENS;
 
 use crate::backend::{Backend, BackendError, Batch};
-use crate::pages::PageId;
+use crate::pages::{PageId, PageMemory, PageTable, checksum};
 use crate::seeded::mix;
 
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(crate) struct FakeBackend {
     pub(crate) fails: bool,
     /// This row of logits is not finite.
     pub(crate) poisoned_row: Option<usize>,
+    pub(crate) table: Option<Arc<PageTable>>,
 }
 
 impl FakeBackend {
@@ -33,6 +36,7 @@ impl FakeBackend {
             copied: 0,
             fails: false,
             poisoned_row: None,
+            table: None,
         }
     }
 
@@ -45,6 +49,17 @@ impl FakeBackend {
         (0..count).fold(0, |hash, position| {
             mix(hash ^ self.cells[self.cell(table, position)])
         })
+    }
+}
+
+impl PageMemory for FakeBackend {
+    fn checksum(&self, page: PageId) -> u64 {
+        let start = page.0 as usize * PAGE_TOKENS;
+        checksum::page_checksum(&self.cells[start..start + PAGE_TOKENS])
+    }
+
+    fn table(&self) -> Option<Arc<PageTable>> {
+        self.table.clone()
     }
 }
 

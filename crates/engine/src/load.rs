@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use crate::arena::{ArenaError, ArenaFiles, KvArena, ModelFile, SealedWeights, WeightsArena};
 use crate::cpu::CpuBackend;
 use crate::language::Language;
+use crate::pages::TableShape;
 use crate::scheduler::SchedulerConfig;
 
 /// Raised whenever the arithmetic changes: part of every fingerprint.
@@ -121,7 +122,7 @@ fn load_file(
     };
     let model = Model::new(spec, weights)?;
     let page_bytes = model.kv_layout().page_bytes();
-    let (kv, context_tokens) = open_pages(config, &model, arenas.kv.as_ref())?;
+    let (kv, context_tokens) = open_pages(config, &model, (fingerprint, arenas.kv.as_ref()))?;
     let pages = kv.bytes() / page_bytes.max(1);
     let facts = card::Facts {
         fingerprint,
@@ -198,7 +199,7 @@ fn fingerprint(file: &ModelFile, gguf: &Gguf<'_>) -> u128 {
 fn open_pages(
     config: &EngineConfig,
     model: &Model<SealedWeights>,
-    file: Option<&File>,
+    (fingerprint, file): (u128, Option<&File>),
 ) -> Result<(KvArena, u32), LoadError> {
     let page_bytes = model.kv_layout().page_bytes();
     let kept = match file {
@@ -228,7 +229,12 @@ fn open_pages(
     if pages == 0 {
         return Err(LoadError::NoPages { page_bytes });
     }
-    let kv = KvArena::open(file, pages * page_bytes)?;
+    let shape = TableShape {
+        model: fingerprint,
+        page_bytes,
+        page_count: pages,
+    };
+    let kv = KvArena::open(file, shape)?;
     let context = context.min(pages * PAGE_TOKENS);
     Ok((kv, u32::try_from(context).unwrap_or(u32::MAX)))
 }

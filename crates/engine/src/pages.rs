@@ -10,12 +10,24 @@
 //!                     seal │  │ hit                     evict
 //!                          ▼  │          drop          ───────> free
 //!                     held and cached ────────> idle ─┘
+//!                                                 ▲
+//!   an earlier engine's sealed pages ─────────────┘ adopt
 //! ```
+//!
+//! A page has an entry in the [`PageTable`] exactly while it is cached, and is never written
+//! while it is: so what the table says is true whenever the engine dies.
 
+pub mod checksum;
 mod pool;
 mod prefix;
 mod store;
+mod table;
+#[cfg(test)]
+pub(crate) mod test_memory;
 
 pub use pool::{AuditError, PageHandle, PageId, Pool};
-pub use prefix::{ChainHash, PageTokens, PrefixIndex};
+pub use prefix::{ChainHash, PageMemory, PageTokens, PrefixIndex};
 pub use store::{PageStore, PrefixHit};
+#[cfg(test)]
+pub(crate) use table::injected;
+pub use table::{PageTable, TableShape};

@@ -17,7 +17,7 @@ pub use plan::{PageCopy, Part, StepPlan};
 
 use relight_protocol::RequestId;
 
-use crate::pages::{AuditError, ChainHash, PageStore};
+use crate::pages::{AuditError, ChainHash, PageMemory, PageStore};
 use crate::sequence::{Sequence, SequenceKey, SequenceStart};
 
 /// Tokens ahead for which a running sequence keeps pages reserved, so that letting another
@@ -44,6 +44,8 @@ pub struct SchedulerStats {
     pub pages_cached: usize,
     pub pages_total: usize,
     pub preemptions_total: u64,
+    pub pages_adopted: u64,
+    pub pages_corrupt: u64,
 }
 
 /// Sequences, waiting and running, and the pages they hold.
@@ -148,15 +150,15 @@ impl Scheduler {
 
     /// Decides on the next step. Its copies must be made, then its rows computed, then
     /// [`Self::confirm`] called, or else the scheduler must not be used again.
-    pub fn plan(&mut self) -> StepPlan {
+    pub fn plan(&mut self, memory: &dyn PageMemory) -> StepPlan {
         self.steps += 1;
         self.grow();
-        let copies = self.admit();
+        let copies = self.admit(memory);
         self.compose(copies)
     }
 
     /// The step of `plan` is computed: what it filled may be seen by others now.
-    pub fn confirm(&mut self, plan: &StepPlan) {
+    pub fn confirm(&mut self, plan: &StepPlan, memory: &dyn PageMemory) {
         for part in plan.parts() {
             let Some(index) = self.running_index(part.key) else {
                 continue;
@@ -164,7 +166,7 @@ impl Scheduler {
             let Some(sequence) = self.running.get_mut(index) else {
                 continue;
             };
-            for name in sequence.confirm(part.rows, &mut self.store) {
+            for name in sequence.confirm(part.rows, &mut self.store, memory) {
                 self.filling.remove(&name);
             }
         }
@@ -195,6 +197,8 @@ impl Scheduler {
             pages_cached: self.store.idle_count(),
             pages_total: total,
             preemptions_total: self.preemptions,
+            pages_adopted: self.store.adopted_count(),
+            pages_corrupt: self.store.corrupt_count(),
         }
     }
 

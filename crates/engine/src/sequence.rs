@@ -4,7 +4,7 @@
 use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::{ChoiceIndex, RequestId};
 
-use crate::pages::{ChainHash, PageHandle, PageStore};
+use crate::pages::{ChainHash, PageHandle, PageMemory, PageStore};
 
 /// Names a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,7 +150,12 @@ impl Sequence {
 
     /// Notes that the next `count` tokens are computed and lets `store` remember the pages
     /// which that has filled. Returns the names of those pages.
-    pub(crate) fn confirm(&mut self, count: usize, store: &mut PageStore) -> Vec<ChainHash> {
+    pub(crate) fn confirm(
+        &mut self,
+        count: usize,
+        store: &mut PageStore,
+        memory: &dyn PageMemory,
+    ) -> Vec<ChainHash> {
         let before = self.computed / PAGE_TOKENS;
         self.computed += count;
         assert!(self.computed <= self.tokens.len());
@@ -160,7 +165,7 @@ impl Sequence {
         let mut parent = self.parent_of(before);
         let filled = page_tokens.iter().zip(&self.chain).zip(&mut self.pages);
         for ((tokens, name), page) in filled.take(after).skip(before) {
-            store.seal(parent, tokens, page);
+            store.seal(parent, tokens, page, memory);
             parent = *name;
             sealed.push(*name);
         }

@@ -60,6 +60,11 @@ pub struct Stats {
     /// Audits of pages and slots, made after every fault, and those that found a mistake.
     pub audits_total: u64,
     pub audit_failures_total: u64,
+    /// Pages of an earlier engine that were there at the start.
+    pub pages_adopted_total: u64,
+    /// Of those, pages and notes about pages that turned out to be damaged; they are computed
+    /// again.
+    pub pages_corrupt_total: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

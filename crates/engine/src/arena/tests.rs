@@ -1,6 +1,7 @@
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::*;
+use crate::pages::{PageId, TableShape};
 
 fn memory_file() -> File {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -63,18 +64,34 @@ fn an_arena_of_another_model_is_refused() {
 #[test]
 fn private_memory_serves_an_engine_without_a_supervisor() {
     assert_eq!(build(None).tiles(), [7; 100]);
-    let mut kv = KvArena::open(None, 256).unwrap();
-    assert_eq!(kv.elements(), [0; 128]);
+    let mut kv = KvArena::open(None, shape(2)).unwrap();
+    assert_eq!(kv.elements(), [0; 4096]);
+    assert!(kv.table().is_none());
+}
+
+fn shape(page_count: usize) -> TableShape {
+    TableShape {
+        model: 1,
+        page_bytes: 4096,
+        page_count,
+    }
 }
 
 #[test]
-fn the_number_of_pages_survives_the_engine() {
+fn pages_and_their_number_survive_the_engine() {
     let file = memory_file();
-    assert_eq!(KvArena::page_count(&file, 128).unwrap(), None);
-    let mut kv = KvArena::open(Some(&file), 3 * 128).unwrap();
-    kv.elements()[5] = 9;
-    drop(kv);
-    assert_eq!(KvArena::page_count(&file, 128).unwrap(), Some(3));
-    let mut again = KvArena::open(Some(&file), 3 * 128).unwrap();
-    assert_eq!(again.elements()[5], 9);
+    assert_eq!(KvArena::page_count(&file, 4096).unwrap(), None);
+    for count in [1, 11, 12, 13, 14, 100] {
+        let mut kv = KvArena::open(Some(&file), shape(count)).unwrap();
+        assert_eq!(kv.bytes(), count * 4096);
+        let last = kv.elements().len() - 1;
+        kv.elements()[last] = 9;
+        drop(kv);
+        assert_eq!(KvArena::page_count(&file, 4096).unwrap(), Some(count));
+        let again = KvArena::open(Some(&file), shape(count)).unwrap();
+        let page = PageId(u32::try_from(count).unwrap() - 1);
+        assert_eq!(again.page(page)[4094..], [9, 0]);
+        assert_eq!(again.page(page).as_ptr().addr() % 4096, 0);
+        assert!(again.page(PageId(page.0 + 1)).is_empty());
+    }
 }

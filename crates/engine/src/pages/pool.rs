@@ -34,6 +34,12 @@ pub enum AuditError {
     Idle { recorded: usize, found: usize },
     #[error("page {page:?} is indexed under a chain that is not wholly there")]
     Orphan { page: PageId },
+    #[error("page {page:?}: the table having an entry for it is {found}, expected {expected}")]
+    Sealed {
+        page: PageId,
+        expected: bool,
+        found: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,6 +166,26 @@ impl Pool {
         };
         let handles = taken.into_iter().rev().map(|page| self.handle(page));
         Some(handles.collect())
+    }
+
+    /// The index's shares of pages that are free and hold what an earlier engine computed.
+    ///
+    /// # Panics
+    /// If one of them is not free.
+    pub(super) fn cache_free(&self, pages: &[PageId]) -> Vec<CachedPage> {
+        let mut cached = Vec::with_capacity(pages.len());
+        for page in pages {
+            let handle = self.handle(*page);
+            cached.push(handle.cache());
+            // It is idle from here on, and not free: that needs the list to be without it.
+            drop(handle);
+        }
+        let states = &self.books;
+        let mut free = states.free.borrow_mut();
+        free.retain(|page| !states.state(*page).get().cached);
+        drop(free);
+        assert_eq!(self.free_count() + self.idle_count(), self.total_count());
+        cached
     }
 
     fn handle(&self, page: PageId) -> PageHandle {

@@ -10,13 +10,28 @@
 //!
 //! Every sequence that holds a page also holds all pages before it, so a page that nobody
 //! holds has no held page behind it and the tree can be pruned from its leaves.
+//!
+//! Where pages outlive the engine, the index keeps their table in step with itself: an entry
+//! is there exactly as long as its node. The index of the next engine starts from the table,
+//! and looks at a page's bytes when it is first asked for.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use relight_protocol::limits::PAGE_TOKENS;
 use sha2::{Digest, Sha256};
 
-use super::pool::{AuditError, CachedPage, PageHandle};
+use super::pool::{AuditError, CachedPage, PageHandle, PageId};
+use super::table::{Entry, PageTable};
+
+/// The bytes of pages, as far as their owners need to know them.
+pub trait PageMemory {
+    /// Checksum of a page; see [`super::checksum`].
+    fn checksum(&self, page: PageId) -> u64;
+
+    /// Where it is written down what the pages hold; none if they end with this process.
+    fn table(&self) -> Option<Arc<PageTable>>;
+}
 
 /// The tokens of one full page.
 pub type PageTokens = [u32; PAGE_TOKENS];
@@ -47,6 +62,14 @@ impl ChainHash {
         name.copy_from_slice(digest.first_chunk::<16>().unwrap_or(&[0; 16]));
         Self(u128::from_le_bytes(name))
     }
+
+    pub(super) fn bits(self) -> u128 {
+        self.0
+    }
+
+    pub(super) fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
 }
 
 #[derive(Debug)]
@@ -57,6 +80,8 @@ struct Node {
     children: usize,
     /// When it was last sealed or hit, in calls of this index.
     used: u64,
+    /// What the bytes of an adopted page must sum up to, as long as nobody has looked.
+    unchecked: Option<u64>,
 }
 
 /// The tree of remembered pages.
@@ -70,18 +95,44 @@ pub struct PrefixIndex {
     /// Nodes without children, the one least recently used first.
     leaves: BTreeSet<(u64, ChainHash)>,
     clock: u64,
+    table: Option<Arc<PageTable>>,
+    corrupt: u64,
 }
 
 impl PrefixIndex {
+    /// An index without pages; what it remembers is noted in `table`, which must be empty.
     #[must_use]
-    pub fn new(salt: u128) -> Self {
+    pub fn new(salt: u128, table: Option<Arc<PageTable>>) -> Self {
         Self {
             root: ChainHash::root(salt),
             nodes: HashMap::new(),
             siblings: BTreeMap::new(),
             leaves: BTreeSet::new(),
             clock: 0,
+            table,
+            corrupt: 0,
         }
+    }
+
+    /// Takes on a page that an earlier engine has sealed as `entry`, and whose parent is
+    /// there and itself not there yet.
+    pub(super) fn adopt(&mut self, page: CachedPage, entry: Entry) {
+        self.clock = self.clock.max(entry.number);
+        let node = Node {
+            page,
+            parent: entry.parent,
+            tokens: entry.tokens,
+            children: 0,
+            used: entry.number,
+            unchecked: Some(entry.checksum),
+        };
+        self.insert(entry.parent.next(&node.tokens), node);
+    }
+
+    /// Pages whose bytes were not those that were sealed.
+    #[must_use]
+    pub fn corrupt_count(&self) -> u64 {
+        self.corrupt
     }
 
     /// The name before any page.
@@ -99,15 +150,51 @@ impl PrefixIndex {
             .count()
     }
 
-    /// A share of the page with this name; marks it as used.
-    pub fn hit(&mut self, name: ChainHash) -> Option<PageHandle> {
+    /// A share of the page with this name; marks it as used. An adopted page whose bytes are
+    /// not those that were sealed is forgotten instead, with all that stands behind it.
+    pub fn hit(&mut self, name: ChainHash, memory: &dyn PageMemory) -> Option<PageHandle> {
+        if !self.check(name, memory) {
+            return None;
+        }
         self.touch(name);
         Some(self.nodes.get(&name)?.page.share())
     }
 
+    fn check(&mut self, name: ChainHash, memory: &dyn PageMemory) -> bool {
+        let Some(node) = self.nodes.get_mut(&name) else {
+            return false;
+        };
+        let Some(sealed) = node.unchecked else {
+            return true;
+        };
+        if memory.checksum(node.page.id()) == sealed {
+            node.unchecked = None;
+            return true;
+        }
+        tracing::warn!(page = ?node.page.id(), "a page is not what was sealed");
+        self.corrupt += 1;
+        self.forget_tree(name);
+        false
+    }
+
     /// The remembered page behind `parent` that shares most of its first tokens with
     /// `tokens`, and how many; marks it as used. `None` if not even one is shared.
-    pub fn nearest(&mut self, parent: ChainHash, tokens: &[u32]) -> Option<(PageHandle, usize)> {
+    pub fn nearest(
+        &mut self,
+        parent: ChainHash,
+        tokens: &[u32],
+        memory: &dyn PageMemory,
+    ) -> Option<(PageHandle, usize)> {
+        // Ends: a page that cannot be had is forgotten.
+        loop {
+            let (shared, name) = self.neighbour(parent, tokens)?;
+            if let Some(page) = self.hit(name, memory) {
+                return Some((page, shared));
+            }
+        }
+    }
+
+    fn neighbour(&self, parent: ChainHash, tokens: &[u32]) -> Option<(usize, ChainHash)> {
         let mut wanted = Box::new([0; PAGE_TOKENS]);
         for (slot, token) in wanted.iter_mut().zip(tokens) {
             *slot = *token;
@@ -121,18 +208,21 @@ impl PrefixIndex {
             .filter(|((other, _tokens), _name)| *other == parent)
             .map(|((_parent, other), name)| (shared_count(other.as_slice(), tokens), *name))
             .max()?;
-        if shared == 0 {
-            return None;
-        }
-        Some((self.hit(name)?, shared))
+        (shared > 0).then_some((shared, name))
     }
 
     /// Remembers `page`, whose step has been confirmed, as `tokens` behind `parent`. If the
     /// index has such a page already, `page` becomes a share of that one: equal tokens mean
     /// equal bytes, and one copy is enough.
-    pub fn seal(&mut self, parent: ChainHash, tokens: &PageTokens, page: &mut PageHandle) {
+    pub fn seal(
+        &mut self,
+        parent: ChainHash,
+        tokens: &PageTokens,
+        page: &mut PageHandle,
+        memory: &dyn PageMemory,
+    ) {
         let name = parent.next(tokens);
-        if let Some(known) = self.hit(name) {
+        if let Some(known) = self.hit(name, memory) {
             *page = known;
             return;
         }
@@ -142,21 +232,36 @@ impl PrefixIndex {
             "a page is sealed before the one in front of it"
         );
         let cached = page.cache();
-        if let Some(node) = self.nodes.get_mut(&parent) {
-            if node.children == 0 {
-                self.leaves.remove(&(node.used, parent));
-            }
-            node.children += 1;
-        }
         self.clock += 1;
+        if let Some(table) = &self.table {
+            let entry = Entry {
+                parent,
+                tokens: Box::new(*tokens),
+                checksum: memory.checksum(cached.id()),
+                number: self.clock,
+            };
+            table.seal(cached.id(), &entry);
+        }
         let node = Node {
             page: cached,
             parent,
             tokens: Box::new(*tokens),
             children: 0,
             used: self.clock,
+            unchecked: None,
         };
-        self.siblings.insert((parent, node.tokens.clone()), name);
+        self.insert(name, node);
+    }
+
+    fn insert(&mut self, name: ChainHash, node: Node) {
+        if let Some(parent) = self.nodes.get_mut(&node.parent) {
+            if parent.children == 0 {
+                self.leaves.remove(&(parent.used, node.parent));
+            }
+            parent.children += 1;
+        }
+        self.siblings
+            .insert((node.parent, node.tokens.clone()), name);
         self.leaves.insert((node.used, name));
         self.nodes.insert(name, node);
     }
@@ -192,10 +297,31 @@ impl PrefixIndex {
         }
     }
 
+    /// Forgets a page and all behind it. Nobody holds any of them.
+    fn forget_tree(&mut self, name: ChainHash) {
+        let mut names = vec![name];
+        let mut seen = 0;
+        while let Some(parent) = names.get(seen).copied() {
+            let first = (parent, Box::new([0; PAGE_TOKENS]));
+            let behind = self.siblings.range(first..);
+            let behind = behind.take_while(|((other, _tokens), _name)| *other == parent);
+            names.extend(behind.map(|(_key, name)| *name));
+            seen += 1;
+        }
+        for name in names.iter().rev() {
+            self.forget(*name);
+        }
+    }
+
+    /// The one way out of the index. The page may be written from here on, so its entry in
+    /// the table goes first.
     fn forget(&mut self, name: ChainHash) {
         let Some(node) = self.nodes.remove(&name) else {
             return;
         };
+        if let Some(table) = &self.table {
+            table.clear(node.page.id());
+        }
         self.leaves.remove(&(node.used, name));
         self.siblings.remove(&(node.parent, node.tokens));
         if let Some(parent) = self.nodes.get_mut(&node.parent) {
@@ -227,8 +353,9 @@ impl PrefixIndex {
     }
 
     /// Checks what makes pruning from the leaves sound: every node hangs on a chain that is
-    /// wholly there, and an idle node has no held one behind it.
-    pub(super) fn audit(&self) -> Result<(), AuditError> {
+    /// wholly there, an idle node has no held one behind it, and an unchecked one is idle.
+    /// Checks also that the table has the entries of these nodes and no others.
+    pub(super) fn audit(&self, page_count: u32) -> Result<(), AuditError> {
         for name in self.siblings.values() {
             let Some(node) = self.nodes.get(name) else {
                 continue;
@@ -236,12 +363,35 @@ impl PrefixIndex {
             let parent = self.nodes.get(&node.parent);
             let is_sound = match parent {
                 None => node.parent == self.root,
-                Some(parent) => node.page.is_idle() || !parent.page.is_idle(),
+                Some(parent) => {
+                    let is_checked = node.unchecked.is_none();
+                    (node.page.is_idle() || !parent.page.is_idle())
+                        && (parent.unchecked.is_none() || !is_checked)
+                }
             };
+            let is_sound = is_sound && (node.unchecked.is_none() || node.page.is_idle());
             let is_leaf = self.leaves.contains(&(node.used, *name));
             if !is_sound || is_leaf != (node.children == 0) {
                 return Err(AuditError::Orphan {
                     page: node.page.id(),
+                });
+            }
+        }
+        self.audit_table(page_count)
+    }
+
+    fn audit_table(&self, page_count: u32) -> Result<(), AuditError> {
+        let Some(table) = &self.table else {
+            return Ok(());
+        };
+        let sealed: HashSet<PageId> = self.pages().map(CachedPage::id).collect();
+        for page in (0..page_count).map(PageId) {
+            let (expected, found) = (sealed.contains(&page), table.is_sealed(page));
+            if expected != found {
+                return Err(AuditError::Sealed {
+                    page,
+                    expected,
+                    found,
                 });
             }
         }

@@ -1,9 +1,12 @@
 //! Pool and prefix index together: the one place that sequences get pages from.
 
+use std::collections::HashSet;
+
 use relight_protocol::limits::PAGE_TOKENS;
 
-use super::pool::{AuditError, PageHandle, Pool};
-use super::prefix::{ChainHash, PageTokens, PrefixIndex};
+use super::pool::{AuditError, PageHandle, PageId, Pool};
+use super::prefix::{ChainHash, PageMemory, PageTokens, PrefixIndex};
+use super::table::{Entry, Found, PageTable};
 
 /// What is already there of a token string.
 #[derive(Debug, Default)]
@@ -28,15 +31,49 @@ impl PrefixHit {
 pub struct PageStore {
     pool: Pool,
     index: PrefixIndex,
+    page_count: u32,
+    adopted: u64,
+    /// Entries of the table that no engine has written.
+    rubbish: u64,
 }
 
 impl PageStore {
+    /// All pages of `memory`: those that an earlier engine has sealed are remembered, the
+    /// others are free. `salt` is the model's fingerprint. No other store may be in use.
+    ///
+    /// Nothing is taken on trust: an entry must carry its own checksum and hang on a chain
+    /// that begins with this model; the page's bytes are checked when they are first used.
     #[must_use]
-    pub fn new(page_count: u32, salt: u128) -> Self {
-        Self {
-            pool: Pool::new(page_count),
-            index: PrefixIndex::new(salt),
+    pub fn adopt(page_count: u32, salt: u128, memory: &dyn PageMemory) -> Self {
+        let table = memory.table();
+        let mut index = PrefixIndex::new(salt, table.clone());
+        let pool = Pool::new(page_count);
+        let (sound, rubbish) = table.map_or_else(Default::default, |table| {
+            sound_entries(&table, page_count, index.root())
+        });
+        let pages: Vec<PageId> = sound.iter().map(|(page, _entry)| *page).collect();
+        for (page, (_id, entry)) in pool.cache_free(&pages).into_iter().zip(sound) {
+            index.adopt(page, entry);
         }
+        Self {
+            pool,
+            index,
+            page_count,
+            adopted: pages.len() as u64,
+            rubbish,
+        }
+    }
+
+    /// Pages of an earlier engine that were there at the start.
+    #[must_use]
+    pub fn adopted_count(&self) -> u64 {
+        self.adopted
+    }
+
+    /// Pages and entries of an earlier engine that turned out to be damaged.
+    #[must_use]
+    pub fn corrupt_count(&self) -> u64 {
+        self.rubbish + self.index.corrupt_count()
     }
 
     #[must_use]
@@ -80,25 +117,37 @@ impl PageStore {
 
     /// What is there of the first `limit` tokens of `tokens`, whose full pages are named by
     /// `chain`.
-    pub fn lookup(&mut self, tokens: &[u32], chain: &[ChainHash], limit: usize) -> PrefixHit {
+    pub fn lookup(
+        &mut self,
+        tokens: &[u32],
+        chain: &[ChainHash],
+        limit: usize,
+        memory: &dyn PageMemory,
+    ) -> PrefixHit {
         let limit = limit.min(tokens.len());
         let mut pages = Vec::new();
         let mut tail = self.index.root();
         for name in chain.iter().take(limit / PAGE_TOKENS) {
-            let Some(page) = self.index.hit(*name) else {
+            let Some(page) = self.index.hit(*name, memory) else {
                 break;
             };
             pages.push(page);
             tail = *name;
         }
         let rest = tokens.get(pages.len() * PAGE_TOKENS..limit);
-        let partial = rest.and_then(|rest| self.index.nearest(tail, rest));
+        let partial = rest.and_then(|rest| self.index.nearest(tail, rest, memory));
         PrefixHit { pages, partial }
     }
 
     /// Remembers a page whose step has been confirmed; see [`PrefixIndex::seal`].
-    pub fn seal(&mut self, parent: ChainHash, tokens: &PageTokens, page: &mut PageHandle) {
-        self.index.seal(parent, tokens, page);
+    pub fn seal(
+        &mut self,
+        parent: ChainHash,
+        tokens: &PageTokens,
+        page: &mut PageHandle,
+        memory: &dyn PageMemory,
+    ) {
+        self.index.seal(parent, tokens, page, memory);
     }
 
     /// Forgets pages that may hold rubbish; see [`PrefixIndex::distrust`].
@@ -115,8 +164,40 @@ impl PageStore {
         handles: impl Iterator<Item = &'a PageHandle>,
     ) -> Result<(), AuditError> {
         self.pool.audit(handles, self.index.pages())?;
-        self.index.audit()
+        self.index.audit(self.page_count)
     }
+}
+
+/// The entries of `table` that make chains from `root` on, parents before children, and how
+/// many were damaged. All others are cleared.
+fn sound_entries(
+    table: &PageTable,
+    page_count: u32,
+    root: ChainHash,
+) -> (Vec<(PageId, Entry)>, u64) {
+    let mut entries = Vec::new();
+    let mut rubbish = 0;
+    for page in (0..page_count).map(PageId) {
+        match table.read(page) {
+            Found::Nothing => {}
+            Found::Entry(entry) => entries.push((page, entry)),
+            Found::Rubbish => {
+                rubbish += 1;
+                table.clear(page);
+            }
+        }
+    }
+    entries.sort_by_key(|(_page, entry)| entry.number);
+    let mut names = HashSet::from([root]);
+    entries.retain(|(page, entry)| {
+        let name = entry.parent.next(&entry.tokens);
+        let is_sound = names.contains(&entry.parent) && names.insert(name);
+        if !is_sound {
+            table.clear(*page);
+        }
+        is_sound
+    });
+    (entries, rubbish)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use relight_protocol::limits::PAGE_TOKENS;
 
 use super::{PageCopy, RESERVED_TOKENS, Scheduler};
-use crate::pages::{PageHandle, PrefixHit};
+use crate::pages::{PageHandle, PageMemory, PrefixHit};
 use crate::sequence::Sequence;
 
 /// A full step of waiting counts as much as this fraction of a step's rows: a long prompt
@@ -24,7 +24,7 @@ enum Verdict {
 impl Scheduler {
     /// Lets waiting sequences in. The first one that lacks pages closes the door, so that
     /// smaller ones cannot keep it out for ever.
-    pub(super) fn admit(&mut self) -> Vec<PageCopy> {
+    pub(super) fn admit(&mut self, memory: &dyn PageMemory) -> Vec<PageCopy> {
         let mut copies = Vec::new();
         if self.waiting.is_empty() || self.running.len() >= self.config.slots {
             return copies;
@@ -36,7 +36,7 @@ impl Scheduler {
                 self.waiting.push(sequence);
                 continue;
             }
-            match self.try_admit(&mut sequence) {
+            match self.try_admit(&mut sequence, memory) {
                 Verdict::Admitted(copy) => {
                     copies.extend(copy);
                     self.run(sequence);
@@ -80,13 +80,16 @@ impl Scheduler {
         self.waiting = waiting;
     }
 
-    fn try_admit(&mut self, sequence: &mut Sequence) -> Verdict {
+    fn try_admit(&mut self, sequence: &mut Sequence, memory: &dyn PageMemory) -> Verdict {
         if self.must_wait(sequence) {
             return Verdict::Deferred;
         }
-        let mut hit = self
-            .store
-            .lookup(sequence.tokens(), sequence.chain(), sequence.reusable());
+        let mut hit = self.store.lookup(
+            sequence.tokens(),
+            sequence.chain(),
+            sequence.reusable(),
+            memory,
+        );
         self.prefer_sibling(sequence, &mut hit);
         let missing = sequence.missing_pages() - hit.pages.len();
         if !self.has_room(sequence, missing) {

@@ -42,9 +42,10 @@ impl Bench {
             batch_rows,
             chunk_rows,
         };
+        let backend = FakeBackend::new(VOCABULARY, pages as usize);
         Self {
-            scheduler: Scheduler::new(config, PageStore::new(pages, 0)),
-            backend: FakeBackend::new(VOCABULARY, pages as usize),
+            scheduler: Scheduler::new(config, PageStore::adopt(pages, 0, &backend)),
+            backend,
             open: BTreeMap::new(),
             done: BTreeMap::new(),
         }
@@ -63,7 +64,7 @@ impl Bench {
 
     /// One step; returns what it computed.
     fn step(&mut self) -> StepPlan {
-        let plan = self.scheduler.plan();
+        let plan = self.scheduler.plan(&self.backend);
         for copy in plan.copies() {
             self.backend
                 .copy_page_prefix(copy.source, copy.target, copy.tokens);
@@ -72,7 +73,7 @@ impl Bench {
         let backend = &mut self.backend;
         plan.with_batch(|batch| backend.forward(batch, &mut logits))
             .unwrap();
-        self.scheduler.confirm(&plan);
+        self.scheduler.confirm(&plan, &self.backend);
         let drawn = plan.parts().iter().filter(|part| part.draws);
         for (part, row) in drawn.zip(logits.chunks(VOCABULARY)) {
             let (tokens, end) = self.open.get_mut(&part.key).unwrap();

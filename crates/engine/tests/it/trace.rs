@@ -160,7 +160,7 @@ impl<'a> Bench<'a> {
             batch_rows: setup.batch_rows,
             chunk_rows: setup.chunk_rows,
         };
-        let store = PageStore::new(backend.page_count(), loaded.card.fingerprint);
+        let store = PageStore::adopt(backend.page_count(), loaded.card.fingerprint, &backend);
         Self {
             file,
             setup,
@@ -194,7 +194,7 @@ impl<'a> Bench<'a> {
     }
 
     fn step(&mut self) {
-        let plan = self.scheduler.plan();
+        let plan = self.scheduler.plan(&self.backend);
         for copy in plan.copies() {
             self.backend
                 .copy_page_prefix(copy.source, copy.target, copy.tokens);
@@ -203,7 +203,7 @@ impl<'a> Bench<'a> {
         let backend = &mut self.backend;
         plan.with_batch(|batch| backend.forward(batch, &mut logits))
             .unwrap();
-        self.scheduler.confirm(&plan);
+        self.scheduler.confirm(&plan, &self.backend);
         let vocabulary = self.backend.vocabulary();
         let mut rows = logits.chunks(vocabulary);
         for (index, part) in plan.parts().iter().enumerate() {

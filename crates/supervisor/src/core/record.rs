@@ -243,6 +243,12 @@ fn sum(dead: Stats, up: Stats) -> Stats {
         audit_failures_total: dead
             .audit_failures_total
             .saturating_add(up.audit_failures_total),
+        pages_adopted_total: dead
+            .pages_adopted_total
+            .saturating_add(up.pages_adopted_total),
+        pages_corrupt_total: dead
+            .pages_corrupt_total
+            .saturating_add(up.pages_corrupt_total),
         ..up
     }
 }

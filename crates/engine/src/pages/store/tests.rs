@@ -1,6 +1,9 @@
+mod survival;
+
 use std::collections::{HashMap, HashSet};
 
 use super::*;
+use crate::pages::test_memory::TestMemory;
 use crate::seeded::Seeded;
 
 /// A token string with its pages, as a sequence would hold it.
@@ -53,7 +56,7 @@ impl Contents {
 
 fn run_step(
     random: &mut Seeded,
-    store: &mut PageStore,
+    (store, memory): (&mut PageStore, &TestMemory),
     holders: &mut Vec<Holder>,
     contents: &mut Contents,
 ) {
@@ -64,7 +67,7 @@ fn run_step(
     let tokens = random_tokens(random);
     let chain = chain_of(store.root(), &tokens);
     let limit = random.below(tokens.len() + 1);
-    let mut hit = store.lookup(&tokens, &chain, limit);
+    let mut hit = store.lookup(&tokens, &chain, limit, memory);
     assert!(hit.tokens() <= limit);
     contents.check_hit(&hit, &tokens);
     hit.partial = None;
@@ -84,7 +87,7 @@ fn run_step(
             assert!(page.is_exclusive());
             let end = (index + 1) * PAGE_TOKENS;
             contents.0.insert(page.id().0, tokens[..end].to_vec());
-            store.seal(parent, page_tokens, page);
+            store.seal(parent, page_tokens, page, memory);
         }
         parent = chain[index];
     }
@@ -95,11 +98,17 @@ fn run_step(
 fn the_store_agrees_with_a_naive_model() {
     for seed in 0..60 {
         let mut random = Seeded::new(seed);
-        let mut store = PageStore::new(12, 1);
+        let memory = TestMemory::private(12);
+        let mut store = PageStore::adopt(12, 1, &memory);
         let mut holders = Vec::new();
         let mut contents = Contents::default();
         for step in 0..200 {
-            run_step(&mut random, &mut store, &mut holders, &mut contents);
+            run_step(
+                &mut random,
+                (&mut store, &memory),
+                &mut holders,
+                &mut contents,
+            );
             let handles = holders.iter().flat_map(|holder| &holder.pages);
             assert_eq!(store.audit(handles), Ok(()), "seed {seed}, step {step}");
             for holder in &holders {
