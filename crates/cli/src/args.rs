@@ -3,7 +3,10 @@
 
 mod bench;
 pub(crate) mod engine;
+#[cfg(feature = "fault-injection")]
+mod inject;
 pub(crate) mod run;
+mod running;
 pub(crate) mod serve;
 mod spelling;
 mod stored;
@@ -14,7 +17,10 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::bench::BenchArgs;
 pub(crate) use self::engine::{EngineArgs, FolderArgs, ModelArgs};
+#[cfg(feature = "fault-injection")]
+pub(crate) use self::inject::InjectArgs;
 pub(crate) use self::run::{RunArgs, SamplingArgs};
+pub(crate) use self::running::{FaultsArgs, QuarantineAction, QuarantineArgs, ServerArgs};
 pub(crate) use self::serve::{ListenArgs, LogArgs, LogFormat, LogLevel, ServeArgs};
 pub(crate) use self::stored::{InspectArgs, ListArgs, PullArgs, RemoveArgs, ShowArgs};
 use crate::output::Output;
@@ -71,6 +77,13 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Print the metadata and tensors of a GGUF file
     Inspect(InspectArgs),
+    /// Show what went wrong in a running server
+    Faults(FaultsArgs),
+    /// Show or lift the ban on requests that have killed engines
+    Quarantine(QuarantineArgs),
+    /// Order a fault in a running server
+    #[cfg(feature = "fault-injection")]
+    Inject(InjectArgs),
     /// The disposable process that the server starts and restarts
     #[command(hide = true)]
     Engine,

@@ -3,9 +3,13 @@
 
 pub(crate) mod bench;
 pub(crate) mod engine;
+pub(crate) mod faults;
+#[cfg(feature = "fault-injection")]
+pub(crate) mod inject;
 pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod pull;
+pub(crate) mod quarantine;
 pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod serve;
@@ -32,6 +36,10 @@ pub(crate) fn dispatch(command: Command, output: Output) -> anyhow::Result<ExitC
         Command::Rm(args) => done(rm::rm(&args, output)),
         Command::Bench(args) => bench::bench(&args, output),
         Command::Inspect(args) => done(inspect::inspect(&args, output)),
+        Command::Faults(args) => done(faults::faults(&args, output)),
+        Command::Quarantine(args) => done(quarantine::quarantine(&args, output)),
+        #[cfg(feature = "fault-injection")]
+        Command::Inject(args) => done(inject::inject(&args, output)),
         Command::Engine => Ok(engine::engine()),
     }
 }

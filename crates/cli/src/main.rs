@@ -7,6 +7,7 @@ mod conversation;
 mod front;
 mod logs;
 mod output;
+mod running;
 mod store;
 
 use std::io;

@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::failure::Failure;
 use crate::generation::{Generation, Progress};
+use crate::injected;
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 
@@ -143,6 +144,7 @@ impl EventBody {
     }
 
     fn take(&mut self, progress: Progress) {
+        injected::stream();
         if let Progress::Failed(fault) = progress {
             tracing::warn!(request_id = self.request_id, %fault, "a stream failed");
             self.fail(&Failure::Failed {

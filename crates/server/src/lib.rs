@@ -21,6 +21,7 @@ mod field;
 mod generation;
 mod health_report;
 mod identifier;
+mod injected;
 mod listener;
 mod metrics;
 mod model_list;

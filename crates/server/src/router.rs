@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::contained::contained;
 use crate::failure::{Failure, json_response};
 use crate::identifier::{REQUEST_ID, request_id};
+use crate::injected;
 use crate::metrics::{self, Metrics};
 use crate::openai::endpoint::{chat_completions, completions};
 use crate::refusal::Refusal;
@@ -35,14 +36,15 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/models", get(models))
         .route("/models/{*id}", get(model))
         .route("/health", get(health));
-    Router::new()
+    let router = Router::new()
         .nest("/v1", dialect.clone())
         .merge(dialect)
         .route("/", get(root))
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .route("/version", get(version))
+        .route("/version", get(version));
+    injected::add_route(router)
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(Arc::clone(&app), around))

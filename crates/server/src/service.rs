@@ -29,6 +29,11 @@ pub trait Service: Send + Sync {
     fn snapshot(&self) -> Snapshot;
     /// The model that is served, or was last; `None` before the first load.
     fn model_card(&self) -> Option<Arc<ModelCard>>;
+    /// Orders a fault. False if nobody can take the order.
+    #[cfg(feature = "fault-injection")]
+    fn inject(&self, _injection: relight_protocol::injection::Injection) -> bool {
+        false
+    }
 }
 
 impl EventStream for RequestStream {
@@ -55,5 +60,10 @@ impl Service for Handle {
 
     fn model_card(&self) -> Option<Arc<ModelCard>> {
         Self::model_card(self)
+    }
+
+    #[cfg(feature = "fault-injection")]
+    fn inject(&self, injection: relight_protocol::injection::Injection) -> bool {
+        Self::inject(self, injection)
     }
 }

@@ -94,6 +94,9 @@ pub enum Input {
     Shutdown {
         drain_ms: u64,
     },
+    /// A fault is ordered for the engine that is up, or every engine.
+    #[cfg(feature = "fault-injection")]
+    Inject(relight_protocol::injection::Injection),
 }
 
 /// What the shell is to do, in this order.
@@ -153,6 +156,9 @@ pub struct Core {
     newest_id: RequestId,
     record: Record,
     actions: Vec<Action>,
+    /// What every engine is told to do wrong.
+    #[cfg(feature = "fault-injection")]
+    injections: Vec<relight_protocol::injection::Injection>,
 }
 
 /// A shutdown that has begun.
@@ -186,6 +192,8 @@ impl Core {
             newest_id: RequestId(0),
             record: Record::default(),
             actions: Vec::new(),
+            #[cfg(feature = "fault-injection")]
+            injections: Vec::new(),
         }
     }
 
@@ -213,6 +221,8 @@ impl Core {
             Input::EngineExited { engine, exit } => self.engine_exited(engine, exit),
             Input::Tick => self.tick(),
             Input::Shutdown { drain_ms } => self.shutdown(drain_ms),
+            #[cfg(feature = "fault-injection")]
+            Input::Inject(injection) => self.inject(injection),
         }
     }
 

@@ -43,6 +43,8 @@ pub(crate) enum Control {
         drain: Duration,
         reply: oneshot::Sender<DrainReport>,
     },
+    #[cfg(feature = "fault-injection")]
+    Inject(relight_protocol::injection::Injection),
 }
 
 /// What the supervisor published last.
@@ -231,6 +233,13 @@ impl Handle {
     pub async fn stopped(&self) {
         let mut reports = self.reports.clone();
         while reports.changed().await.is_ok() {}
+    }
+
+    /// Orders a fault in the engine. False if the supervisor is gone or busy.
+    #[cfg(feature = "fault-injection")]
+    #[must_use]
+    pub fn inject(&self, injection: relight_protocol::injection::Injection) -> bool {
+        self.control.try_send(Control::Inject(injection)).is_ok()
     }
 
     /// Refuses new requests, fails queued ones, lets running ones finish for at most `drain`,

@@ -129,14 +129,21 @@ impl Shell {
                 // Nobody holds a handle or a stream any more.
                 None => self.feed(Input::Shutdown { drain_ms: 0 }),
             },
-            Some(control) = inlets.controls.recv() => {
-                let Control::Shutdown { drain, reply } = control;
+            Some(control) = inlets.controls.recv() => self.obey(control),
+            () = engine => {}
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+    }
+
+    fn obey(&mut self, control: Control) {
+        match control {
+            Control::Shutdown { drain, reply } => {
                 self.drained.push(reply);
                 let drain_ms = u64::try_from(drain.as_millis()).unwrap_or(u64::MAX);
                 self.feed(Input::Shutdown { drain_ms });
             }
-            () = engine => {}
-            () = tokio::time::sleep_until(deadline.into()) => {}
+            #[cfg(feature = "fault-injection")]
+            Control::Inject(injection) => self.feed(Input::Inject(injection)),
         }
     }
 
@@ -229,6 +236,8 @@ impl Shell {
         let error: FrameError = self.process_of(engine)?.send(command).err()?;
         match command {
             Command::Submit { id, .. } => Some(Input::SubmitTooLarge { id: *id }),
+            #[cfg(feature = "fault-injection")]
+            Command::Inject(_) => Some(Input::PipeBroken { engine, error }),
             Command::Load(_) | Command::Cancel { .. } | Command::Shutdown => {
                 Some(Input::PipeBroken { engine, error })
             }

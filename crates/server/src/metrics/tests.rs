@@ -26,6 +26,7 @@ fn snapshot() -> Snapshot {
             generated_tokens_total: 300,
             preemptions_total: 1,
             contained_faults_total: 2,
+            ..Stats::default()
         },
         restarts: [("killed", 1)].into(),
         requests: [

@@ -18,6 +18,7 @@ use crate::event_body::{EventBody, EventOptions, EventWriter};
 use crate::failure::Failure;
 use crate::generation::{Generation, Progress};
 use crate::identifier::random_bits;
+use crate::injected;
 use crate::refusal::Refusal;
 use crate::router::RequestName;
 
@@ -84,6 +85,7 @@ async fn respond(
         Ok(call) => call,
         Err(refusal) => return Failure::from(refusal).to_response(&request_id, None),
     };
+    injected::handler(&call.requests);
     let top_max = call.requests.first().and_then(|request| request.logprobs);
     let exchange = Exchange {
         app,

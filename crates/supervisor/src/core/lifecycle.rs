@@ -136,9 +136,26 @@ impl Core {
             by_ms: self.now_ms().saturating_add(limits::LOAD_SILENCE_MS_MAX),
             progress: LoadProgress::default(),
         };
+        #[cfg(feature = "fault-injection")]
+        for injection in self.injections.clone() {
+            self.send(Command::Inject(injection));
+        }
         let config = self.engine_config.clone();
         self.send(Command::Load(config));
         Ok(())
+    }
+
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn inject(&mut self, injection: relight_protocol::injection::Injection) {
+        if injection.every_engine {
+            self.injections.push(injection.clone());
+        }
+        if matches!(
+            self.state,
+            EngineState::Loading { .. } | EngineState::Serving
+        ) {
+            self.send(Command::Inject(injection));
+        }
     }
 
     fn loading_event(&mut self, event: Event) -> Result<(), Violation> {

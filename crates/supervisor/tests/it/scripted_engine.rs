@@ -169,6 +169,8 @@ impl ScriptedEngine {
                 self.running.remove(&id);
             }
             Command::Shutdown => self.running.clear(),
+            #[cfg(feature = "fault-injection")]
+            Command::Inject(_) => {}
         }
     }
 
