@@ -32,7 +32,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("tiny-model", &["gguf"]),
-    ("sim", &["engine", "supervisor", "model", "protocol"]),
+    (
+        "sim",
+        &["engine", "supervisor", "model", "gguf", "protocol"],
+    ),
 ];
 
 /// Crates for tests: any crate may have them as dev-dependencies, none may link them.

@@ -1,0 +1,73 @@
+//! What everything in a run shares: time, chance, trouble, and the record of both what
+//! happened and what should not have.
+
+use std::fmt;
+
+use relight_supervisor::core::{EngineNumber, Exit};
+
+use crate::clock::Agenda;
+use crate::fault::{Faults, Mishap};
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// What can be planned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Happening {
+    /// The supervisor's deadline may have come.
+    Tick,
+    Arrives(usize),
+    Reads(usize),
+    HangsUp(usize),
+    /// The new process gets to its first instruction.
+    Booted(EngineNumber),
+    /// Another part of the model is loaded.
+    Loads(EngineNumber),
+    /// The generator looks at its inbox.
+    Turns(EngineNumber),
+    /// The step that the generator computes is done.
+    Stepped(EngineNumber),
+    /// The preparation thread is done with a job.
+    Prepared(EngineNumber),
+    ToEngine(EngineNumber),
+    ToSupervisor(EngineNumber),
+    Exited(EngineNumber, Exit),
+    Befalls(Mishap),
+    Calm,
+    /// The front is asked to end.
+    Shutdown,
+    /// Everything should have ended by now.
+    Deadline,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ambient {
+    pub(crate) agenda: Agenda<Happening>,
+    pub(crate) random: Random,
+    pub(crate) faults: Faults,
+    pub(crate) trace: Trace,
+    pub(crate) breaches: Vec<String>,
+}
+
+impl Ambient {
+    pub(crate) fn note(&mut self, line: fmt::Arguments<'_>) {
+        self.trace.note(self.agenda.now_ms(), line);
+    }
+
+    /// A property does not hold.
+    pub(crate) fn breach(&mut self, what: fmt::Arguments<'_>) {
+        self.note(format_args!("BREACH {what}"));
+        let now_ms = self.agenda.now_ms();
+        self.breaches.push(format!("at {now_ms} ms: {what}"));
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.agenda.now_ms()
+    }
+
+    /// Plans something a while from now, at least 1 ms, at most `most_ms`.
+    pub(crate) fn soon(&mut self, most_ms: u64, what: Happening) {
+        let wait_ms = self.random.between(1, most_ms);
+        self.agenda.after(wait_ms, what);
+    }
+}

@@ -1,0 +1,129 @@
+//! What must hold in every run, besides what each client checks on its own stream.
+
+use relight_protocol::{Fault, Overload, RequestId, limits};
+use relight_supervisor::core::Exit;
+
+use crate::client::Client;
+use crate::world::World;
+
+/// What an innocent request may have been through and still be blamed: the simulation's own
+/// mishaps can look like the request's doing, and two deaths convict.
+const STRIKES_MAX: u32 = 2;
+
+impl World<'_> {
+    /// Whether a request may be refused with this fault now.
+    pub(crate) fn judge_refusal(&mut self, id: RequestId, fault: &Fault) {
+        let is_fair = match fault {
+            Fault::Overloaded {
+                resource: Overload::QueueFull,
+                ..
+            } => self.bounds.queue_requests_max < self.clients.len(),
+            Fault::Overloaded {
+                resource: Overload::Draining,
+                ..
+            } => self.is_draining,
+            Fault::EngineUnavailable => self.has_exhausted_budget(),
+            Fault::Quarantined => self.is_suspicious(id),
+            _ => false,
+        };
+        if !is_fair {
+            self.ambient
+                .breach(format_args!("{id} is refused: {fault:?}"));
+        }
+    }
+
+    /// Whether a request that was let in may fail with this fault now.
+    pub(crate) fn judge_failure(&mut self, id: RequestId, fault: &Fault) {
+        let now_ms = self.ambient.now_ms();
+        let Some(client) = self.client(id) else {
+            return;
+        };
+        let waited_ms = now_ms.saturating_sub(client.asked_ms);
+        let has_gap = client.has_gap;
+        let is_fair = match fault {
+            Fault::Overloaded { resource, .. } => match resource {
+                Overload::QueueFull => false,
+                Overload::QueueTooOld => waited_ms >= self.bounds.queue_age_ms_max,
+                Overload::ReaderTooSlow => has_gap,
+                Overload::Draining => self.is_draining,
+            },
+            Fault::EngineUnavailable => self.has_exhausted_budget(),
+            Fault::EngineCrashed | Fault::EngineStalled => self.is_suspicious(id),
+            Fault::NonFiniteLogits => self.ambient.faults.take_broken_row(),
+            _ => false,
+        };
+        if !is_fair {
+            self.ambient.breach(format_args!("{id} fails: {fault:?}"));
+        }
+    }
+
+    /// More engines have died than the budget allows.
+    fn has_exhausted_budget(&self) -> bool {
+        self.deaths_ms.len() > limits::RESTARTS_MAX
+    }
+
+    fn is_suspicious(&mut self, id: RequestId) -> bool {
+        self.client(id)
+            .is_some_and(|client| client.strikes >= STRIKES_MAX)
+    }
+
+    /// Everything is at rest: nothing may be left over.
+    pub(crate) fn check_rest(&mut self) {
+        let snapshot = self.core.snapshot();
+        let left = (
+            snapshot.queue_depth,
+            snapshot.in_flight,
+            snapshot.ledger_bytes,
+        );
+        if !self.core.ledger().is_empty() || left != (0, 0, 0) {
+            self.ambient
+                .breach(format_args!("the ledger is not empty: {left:?}"));
+        }
+        if let Some(host) = &mut self.host {
+            host.check_books(&mut self.ambient);
+        }
+    }
+
+    /// The run ended early, or the last thing that was waited for has come.
+    pub(crate) fn check_end(&mut self) {
+        if !self.ambient.breaches.is_empty() {
+            return;
+        }
+        if !self.core.ledger().is_empty() {
+            self.ambient
+                .breach(format_args!("the ledger is not empty at the end"));
+        }
+        let Some(report) = self.stopped else {
+            return self
+                .ambient
+                .breach(format_args!("the supervisor did not end"));
+        };
+        let open = self
+            .clients
+            .iter()
+            .filter(|client| client.is_open())
+            .count();
+        if open > 0 {
+            self.ambient
+                .breach(format_args!("{open} streams have no end"));
+        }
+        let is_good = report.clean && report.failed == 0;
+        if self.has_had_calm && self.last_exit == Some(Exit::Code(0)) && !is_good {
+            self.ambient.breach(format_args!(
+                "a drain without work is not clean: {report:?}"
+            ));
+        }
+    }
+
+    /// Liveness: long after the last trouble something still waits.
+    pub(crate) fn report_unfinished(&mut self) {
+        let status = self.status();
+        let waiting = |client: &Client<'_>| {
+            let tokens = client.tokens_received();
+            (!client.has_ended()).then(|| format!("{:?} {:?} {tokens}", client.id, client.stage))
+        };
+        let waiting: Vec<String> = self.clients.iter().filter_map(waiting).collect();
+        self.ambient
+            .breach(format_args!("no end: {status:?}, waiting: {waiting:?}"));
+    }
+}
