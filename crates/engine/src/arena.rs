@@ -12,6 +12,7 @@
 )]
 
 mod kv;
+mod recorder;
 mod words;
 
 use std::fs::{File, OpenOptions};
@@ -23,6 +24,8 @@ use memmap2::{Advice, Mmap, MmapMut, UncheckedAdvice};
 use relight_protocol::ArenaFds;
 use rustix::fs::SealFlags;
 pub use words::SharedWords;
+
+pub use recorder::Recorder;
 
 /// Start of the tiles: a whole page, so that they are aligned for any vector.
 const HEADER_BYTES: usize = 4096;
@@ -57,6 +60,12 @@ pub enum ArenaError {
         #[source]
         source: io::Error,
     },
+    #[error("the {what} has {bytes} bytes instead of {expected}")]
+    Short {
+        what: &'static str,
+        bytes: usize,
+        expected: usize,
+    },
     #[error("the weights arena was sealed with another model in it")]
     OtherModel,
 }
@@ -66,6 +75,7 @@ pub enum ArenaError {
 pub struct ArenaFiles {
     pub weights: Option<File>,
     pub kv: Option<File>,
+    pub recorder: Option<File>,
 }
 
 impl ArenaFiles {
@@ -80,6 +90,7 @@ impl ArenaFiles {
         Ok(Self {
             weights: Some(open_parent_fd(descriptors.weights, WEIGHTS)?),
             kv: Some(open_parent_fd(descriptors.kv, kv::KV)?),
+            recorder: Some(open_parent_fd(descriptors.recorder, recorder::RECORDER)?),
         })
     }
 }

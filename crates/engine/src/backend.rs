@@ -31,6 +31,10 @@ pub trait Backend: PageMemory {
     /// See [`BackendError`].
     fn forward(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) -> Result<(), BackendError>;
 
+    /// Forgets whatever a failed step may have left half done outside the pages. Weights and
+    /// pages stay where they are.
+    fn reset(&mut self);
+
     /// Copies the state of the first `tokens` tokens of page `source` to page `target`, which
     /// may be the same.
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize);

@@ -2,7 +2,7 @@
 //! end. All of it follows from the request and the tokens drawn so far, so it is never saved:
 //! a resumed choice is fed its committed tokens again.
 
-use relight_model::sampler::{SampleError, Sampler};
+use relight_model::sampler::{SampleError, Sampler, are_usable};
 use relight_model::text::{Detokenizer, StopMatcher};
 use relight_protocol::{Fault, FinishReason, Phase, TokenId, TokenLogprob};
 
@@ -99,6 +99,13 @@ impl<'a> Completion<'a> {
     /// How it ended, if it has.
     pub(crate) fn end(&self) -> Option<&End> {
         self.end.as_ref()
+    }
+
+    /// Whether `logits`, (vocabulary), are finite as far as this choice reads them.
+    pub(crate) fn can_draw_from(&self, logits: &[f32]) -> bool {
+        let vocabulary = self.language.tokenizer().vocabulary_size();
+        let count = logits.len().min(vocabulary);
+        are_usable(logits.get(..count).unwrap_or_default())
     }
 
     /// Draws the next token. `logits`: (vocabulary), scratch afterwards.

@@ -3,15 +3,41 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use relight_protocol::{Fault, Phase, RequestId};
 
-use crate::injected;
+use crate::{injected, recording, report};
 
 thread_local! {
-    /// The request whose private work this thread is doing, and how far it is.
-    static AT_WORK: Cell<Option<(RequestId, Phase)>> = const { Cell::new(None) };
+    /// The private work that this thread is doing, and how far it is.
+    static AT_WORK: Cell<Option<Task>> = const { Cell::new(None) };
+}
+
+/// Private work of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub(crate) request: RequestId,
+    pub(crate) phase: Phase,
+    /// How long each of its phases should take, for the watchdog.
+    pub(crate) predicted_ms: u64,
+}
+
+/// Why a request ends alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrivateFault {
+    pub fault: Fault,
+    /// What panicked where, if it was a panic.
+    pub report: Option<String>,
+}
+
+impl From<Fault> for PrivateFault {
+    fn from(fault: Fault) -> Self {
+        Self {
+            fault,
+            report: None,
+        }
+    }
 }
 
 /// Says that the private work of this thread has come to `phase`.
@@ -23,68 +49,66 @@ pub(crate) fn enter(phase: Phase) {
 
 /// Only a fault on order is an error here.
 fn arrive(phase: Phase) -> Result<(), Fault> {
-    let Some((request, _phase)) = AT_WORK.get() else {
+    let Some(task) = AT_WORK.get() else {
         return Ok(());
     };
-    AT_WORK.set(Some((request, phase)));
+    AT_WORK.set(Some(Task { phase, ..task }));
+    recording::private(task.request, phase, task.predicted_ms);
     #[cfg(test)]
-    planned::strike(request, phase);
-    injected::private(phase, request)
+    planned::strike(task.request, phase);
+    injected::private(phase, task.request)
 }
 
-/// Does private work of `request`, starting in `phase`.
+/// Does private work of a request.
 ///
 /// # Errors
 /// The work's own fault, or `Internal` with the phase it had come to when it panicked.
 /// Whatever the work had borrowed mutably must be dropped then.
 pub(crate) fn contained<T>(
-    request: RequestId,
-    phase: Phase,
+    task: Task,
     work: impl FnOnce() -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    AT_WORK.set(Some((request, phase)));
+) -> Result<T, PrivateFault> {
+    AT_WORK.set(Some(task));
+    report::watch();
     // The callers drop the request's state on any error, so nothing that a panic has left
     // half done is used again.
     let result = catch_unwind(AssertUnwindSafe(|| {
-        arrive(phase)?;
+        arrive(task.phase)?;
         work()
     }));
-    let reached = AT_WORK
-        .replace(None)
-        .map_or(phase, |(_request, phase)| phase);
-    result.unwrap_or_else(|panic| {
-        drop_quietly(panic);
-        Err(Fault::Internal { phase: reached })
-    })
-}
-
-/// A panic's payload may itself panic when it is dropped.
-fn drop_quietly(panic: Box<dyn Any + Send>) {
-    // The payload is gone either way, and nothing else was touched.
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(panic)));
-    if let Err(second) = dropped {
-        std::mem::forget(second);
-    }
-}
-
-/// Makes every panic of the process leave a line in the log that says where it happened and
-/// for whom.
-pub(crate) fn log_panics() {
-    std::panic::set_hook(Box::new(log_panic));
-}
-
-fn log_panic(panic: &PanicHookInfo<'_>) {
-    let thread = std::thread::current();
-    let thread = thread.name().unwrap_or("unnamed").to_owned();
-    let place = panic.location().map(ToString::to_string);
-    let place = place.as_deref().unwrap_or("unknown place");
-    let message = panic.payload_as_str().unwrap_or("no message");
-    match AT_WORK.get() {
-        Some((request, phase)) => {
-            tracing::error!(%request, ?phase, thread, place, "panic: {message}");
+    let reached = AT_WORK.replace(None).unwrap_or(task);
+    recording::idle();
+    match result {
+        Ok(result) => {
+            report::unwatch();
+            result.map_err(PrivateFault::from)
         }
-        None => tracing::error!(thread, place, "panic: {message}"),
+        Err(panic) => {
+            let report = report::take();
+            drop_quietly(panic);
+            let phase = reached.phase;
+            let fault = Fault::Internal { phase };
+            Err(PrivateFault { fault, report })
+        }
     }
+}
+
+/// Drops what may itself panic when it is dropped: the payload of a panic, or state that a
+/// panic has left half done. Returns whether it did not.
+pub(crate) fn drop_quietly<T>(value: T) -> bool {
+    // The value is gone either way, and nothing else was touched.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(value)));
+    let is_clean = dropped.is_ok();
+    if let Err(second) = dropped {
+        std::mem::forget::<Box<dyn Any + Send>>(second);
+    }
+    is_clean
+}
+
+/// Makes every panic of the process leave a report, and a line in the log that says where it
+/// happened and for whom.
+pub(crate) fn keep_reports() {
+    report::keep_reports(|| AT_WORK.get().map(|task| (task.request, task.phase)));
 }
 
 /// Panics on demand, for tests.

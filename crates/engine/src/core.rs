@@ -1,27 +1,37 @@
 //! The engine without its threads and pipes: inputs in, events and jobs out, time as an
 //! argument, one owner, no lock.
+//!
+//! ```text
+//!   serving    a request at work
+//!   step       one forward pass and what comes of it
+//!   latch      the end of a core, and its successor
+//! ```
 
+mod latch;
 mod serving;
+mod step;
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use relight_protocol::limits::{ENGINE_REQUESTS_MAX, RETRY_AFTER_S_MIN, STATS_MS_MIN};
 use relight_protocol::{
-    Event, Fault, Overload, Phase, Rejected, Request, RequestId, Resume, Stats,
+    Event, Fault, Latched, Overload, Phase, Rejected, Request, RequestId, Resume, Stats,
 };
 use serving::{Serving, Start};
 
-use crate::backend::{Backend, BackendError};
-use crate::containment::contained;
+use latch::Legacy;
+pub use latch::StillHeld;
+
+use crate::backend::Backend;
+use crate::containment::{PrivateFault, Task, contained};
+use crate::cost::{CostModel, PRIVATE_MS, StepWork};
 use crate::injected;
-use crate::pages::{AuditError, PageStore};
+use crate::pages::AuditError;
 use crate::prepare::Prepared;
-use crate::scheduler::{Scheduler, SchedulerConfig, StepPlan};
-use crate::sequence::SequenceKey;
+use crate::scheduler::{Scheduler, SchedulerConfig};
 
 /// What the core is told.
 #[derive(Debug)]
@@ -37,7 +47,9 @@ pub enum Input<'a> {
     /// A job is done.
     Prepared {
         id: RequestId,
-        result: Result<Prepared<'a>, Fault>,
+        /// That of the job.
+        attempt: u64,
+        result: Result<Prepared<'a>, PrivateFault>,
     },
 }
 
@@ -45,22 +57,12 @@ pub enum Input<'a> {
 #[derive(Debug)]
 pub struct PrepareJob {
     pub id: RequestId,
+    /// Tells jobs for the same request apart.
+    pub attempt: u64,
     pub request: Box<Request>,
     pub resume: Option<Resume>,
     /// Set when nobody wants the result any more.
     pub is_stale: Arc<AtomicBool>,
-}
-
-/// The shared step has failed. Pages and scheduler cannot be trusted any more: the core must
-/// be dropped, and every request replayed on another one.
-#[derive(Debug, thiserror::Error)]
-pub enum Latch {
-    #[error("the shared step failed")]
-    Backend(#[from] BackendError),
-    #[error("the shared step panicked")]
-    Panicked,
-    #[error("the engine has latched before")]
-    Latched,
 }
 
 /// A request that the engine has.
@@ -68,6 +70,7 @@ pub enum Latch {
 enum Entry<'a> {
     /// At the preparation thread.
     Preparing {
+        attempt: u64,
         is_stale: Arc<AtomicBool>,
         is_resumed: bool,
     },
@@ -78,6 +81,8 @@ enum Entry<'a> {
 #[derive(Debug)]
 pub struct Core<'a, B> {
     backend: B,
+    config: SchedulerConfig,
+    salt: u128,
     scheduler: Scheduler,
     requests: BTreeMap<RequestId, Entry<'a>>,
     events: Vec<Event>,
@@ -85,38 +90,48 @@ pub struct Core<'a, B> {
     /// (rows that draw, vocabulary)
     logits: Vec<f32>,
     counters: Counters,
+    costs: CostModel,
+    /// What the last step computed, until it is known how long that took.
+    unmeasured: Option<StepWork>,
     reported: Option<(Duration, Stats)>,
-    is_latched: bool,
+    /// Why this core must not be used any more.
+    latch: Option<Latched>,
 }
 
+/// What is counted from the start of the process on, across cores.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
+    /// Begun, so one more than `steps` within a step and after a latch.
+    steps_begun: u64,
     steps: u64,
     prompt_tokens: u64,
     cached_tokens: u64,
     generated_tokens: u64,
     contained_faults: u64,
+    audits: u64,
+    audit_failures: u64,
+    /// These are counted by the scheduler: those of earlier cores.
+    preemptions: u64,
+    pages_adopted: u64,
+    pages_corrupt: u64,
+    attempts: u64,
 }
 
 impl<'a, B: Backend> Core<'a, B> {
     /// `salt` keeps pages of different models apart: the model's fingerprint.
     #[must_use]
     pub fn new(backend: B, config: SchedulerConfig, salt: u128) -> Self {
-        let store = PageStore::adopt(backend.page_count(), salt, &backend);
-        Self {
+        Self::succeeding(Legacy {
             backend,
-            scheduler: Scheduler::new(config, store),
-            requests: BTreeMap::new(),
-            events: Vec::new(),
-            jobs: Vec::new(),
-            logits: Vec::new(),
+            config,
+            salt,
             counters: Counters::default(),
-            reported: None,
-            is_latched: false,
-        }
+            costs: CostModel::default(),
+        })
     }
 
-    /// Takes one input. Events and jobs that come of it are to be taken afterwards.
+    /// Takes one input. Events and jobs that come of it are to be taken afterwards. A core
+    /// that has latched refuses requests and ignores everything else.
     pub fn handle(&mut self, input: Input<'a>) {
         match input {
             Input::Submit {
@@ -124,8 +139,20 @@ impl<'a, B: Backend> Core<'a, B> {
                 request,
                 resume,
             } => self.submit(id, request, resume),
-            Input::Cancel { id } => self.drop_request(id),
-            Input::Prepared { id, result } => self.prepared(id, result),
+            Input::Cancel { id } => {
+                if self.latch.is_none() {
+                    self.drop_request(id);
+                }
+            }
+            Input::Prepared {
+                id,
+                attempt,
+                result,
+            } => {
+                if self.latch.is_none() {
+                    self.prepared((id, attempt), result);
+                }
+            }
         }
     }
 
@@ -139,28 +166,13 @@ impl<'a, B: Backend> Core<'a, B> {
         std::mem::take(&mut self.jobs)
     }
 
-    /// Whether a step would compute anything.
+    /// Whether a step would compute anything, or fail.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.scheduler.has_work()
+        self.latch.is_some() || self.scheduler.has_work()
     }
 
-    /// One step: a forward pass, then one token for every sequence that is due one.
-    ///
-    /// # Errors
-    /// The core has latched: see [`Latch`].
-    pub fn step(&mut self, now: Duration) -> Result<(), Latch> {
-        if self.scheduler.has_work() {
-            let plan = self.compute()?;
-            self.counters.steps += 1;
-            self.note_hits();
-            self.draw(&plan);
-        }
-        self.report(now);
-        Ok(())
-    }
-
-    /// Proves that pages and requests add up. For tests and after faults.
+    /// Proves that pages and requests add up. For tests; the core does it after every fault.
     ///
     /// # Errors
     /// The first page whose books do not balance.
@@ -179,44 +191,63 @@ impl<'a, B: Backend> Core<'a, B> {
     }
 
     fn submit(&mut self, id: RequestId, request: Box<Request>, resume: Option<Resume>) {
+        if self.latch.is_some() {
+            return self.reject(id, Fault::EngineUnavailable);
+        }
         if self.requests.len() >= ENGINE_REQUESTS_MAX {
             let fault = Fault::Overloaded {
                 resource: Overload::QueueFull,
                 retry_after_s: RETRY_AFTER_S_MIN,
             };
-            return self.events.push(Event::Rejected(Rejected {
-                id,
-                fault,
-                report: None,
-            }));
+            return self.reject(id, fault);
         }
         injected::meet(id, &request);
         // An id that is taken is a new attempt at the same request.
         self.drop_request(id);
+        self.counters.attempts += 1;
+        let attempt = self.counters.attempts;
         let is_stale = Arc::new(AtomicBool::new(false));
         let entry = Entry::Preparing {
+            attempt,
             is_stale: Arc::clone(&is_stale),
             is_resumed: resume.is_some(),
         };
         self.requests.insert(id, entry);
         self.jobs.push(PrepareJob {
             id,
+            attempt,
             request,
             resume,
             is_stale,
         });
     }
 
-    fn prepared(&mut self, id: RequestId, result: Result<Prepared<'a>, Fault>) {
-        let Some(Entry::Preparing { is_resumed, .. }) = self.requests.get(&id) else {
-            // Cancelled meanwhile.
-            return;
+    fn reject(&mut self, id: RequestId, fault: Fault) {
+        self.events.push(Event::Rejected(Rejected {
+            id,
+            fault,
+            report: None,
+        }));
+    }
+
+    fn prepared(
+        &mut self,
+        (id, attempt): (RequestId, u64),
+        result: Result<Prepared<'a>, PrivateFault>,
+    ) {
+        let is_resumed = match self.requests.get(&id) {
+            Some(Entry::Preparing {
+                attempt: current,
+                is_resumed,
+                ..
+            }) if *current == attempt => *is_resumed,
+            // Cancelled or submitted again meanwhile.
+            Some(_) | None => return,
         };
-        let is_resumed = *is_resumed;
         let tokens_max = self.scheduler.tokens_max();
-        let started = result.and_then(|prepared| {
-            contained(id, Phase::Admit, || Start::new(id, prepared, tokens_max))
-        });
+        let task = private(id, Phase::Admit);
+        let started =
+            result.and_then(|prepared| contained(task, || Start::new(id, prepared, tokens_max)));
         match started {
             Ok(start) => self.start(id, start),
             Err(fault) => self.fail(id, fault, is_resumed),
@@ -242,111 +273,25 @@ impl<'a, B: Backend> Core<'a, B> {
         }
     }
 
-    /// The part of a step that all requests share. If it fails, the core latches.
-    fn compute(&mut self) -> Result<StepPlan, Latch> {
-        if std::mem::replace(&mut self.is_latched, true) {
-            return Err(Latch::Latched);
-        }
-        // Nothing that a panic has left half done is used again: the core stays latched.
-        let computed = catch_unwind(AssertUnwindSafe(|| self.shared_step()));
-        let plan = computed.map_err(|_panic| Latch::Panicked)??;
-        self.is_latched = false;
-        Ok(plan)
-    }
-
-    fn shared_step(&mut self) -> Result<StepPlan, BackendError> {
-        let plan = self.scheduler.plan(&self.backend);
-        assert!(!plan.is_empty(), "there is work, but the step is empty");
-        for copy in plan.copies() {
-            self.backend
-                .copy_page_prefix(copy.source, copy.target, copy.tokens);
-        }
-        let requests = || plan.parts().iter().map(|part| part.key.request);
-        injected::shared(requests())?;
-        let (backend, logits) = (&mut self.backend, &mut self.logits);
-        plan.with_batch(|batch| backend.forward(batch, logits))?;
-        let draws = plan.parts().iter().filter(|part| part.draws).count();
-        assert_eq!(logits.len(), draws * backend.vocabulary());
-        injected::confirm(requests());
-        self.scheduler.confirm(&plan, &self.backend);
-        Ok(plan)
-    }
-
-    fn note_hits(&mut self) {
-        for (key, tokens) in self.scheduler.take_hits() {
-            if let Some(Entry::Serving(serving)) = self.requests.get_mut(&key.request)
-                && serving.note_hit(tokens)
-            {
-                self.counters.cached_tokens += tokens as u64;
-            }
-        }
-    }
-
-    /// Draws a token for every part of the step that is due one. Each is its request's
-    /// private work: what goes wrong there ends that request only.
-    fn draw(&mut self, plan: &StepPlan) {
-        let vocabulary = self.backend.vocabulary().max(1);
-        let mut logits = std::mem::take(&mut self.logits);
-        let drawing = plan.parts().iter().filter(|part| part.draws);
-        let rows = drawing.clone().map(|part| part.key.request);
-        injected::spoil(&mut logits, vocabulary, rows);
-        for (part, row) in drawing.zip(logits.chunks_exact_mut(vocabulary)) {
-            // Failed earlier in this step, by another of its choices.
-            if self.requests.contains_key(&part.key.request) {
-                self.draw_one(part.key, row);
-            }
-        }
-        self.logits = logits;
-    }
-
-    fn draw_one(&mut self, key: SequenceKey, logits: &mut [f32]) {
-        let id = key.request;
-        let Some(Entry::Serving(serving)) = self.requests.get_mut(&id) else {
-            return;
-        };
-        let emitted = self.events.len();
-        let events = &mut self.events;
-        let drawn = contained(id, Phase::Sample, || {
-            serving.draw(key.choice, logits, events)
-        });
-        match drawn {
-            Ok(token) => {
-                self.counters.generated_tokens += 1;
-                if serving.is_open(key.choice) {
-                    self.scheduler.push(key, token);
-                } else {
-                    self.scheduler.remove(key);
-                }
-                self.finish_if_complete(id);
-            }
-            Err(fault) => {
-                // What the broken phase had half emitted must not get out.
-                self.events.truncate(emitted);
-                self.fail(id, fault, true);
-            }
-        }
-    }
-
     /// Ends a request with a fault. Its pages and slots are free when this returns.
-    fn fail(&mut self, id: RequestId, fault: Fault, was_accepted: bool) {
+    fn fail(&mut self, id: RequestId, cause: PrivateFault, was_accepted: bool) {
+        let PrivateFault { fault, report } = cause;
         let is_ours = matches!(
             fault,
             Fault::Internal { .. } | Fault::NonFiniteLogits | Fault::OutOfMemory
         );
-        if is_ours {
-            self.counters.contained_faults += 1;
-            tracing::warn!(request = %id, %fault, "a request failed alone");
-        }
         if fault == Fault::NonFiniteLogits {
             // The pages may be as broken as the logits, and full ones were sealed by this step.
             self.scheduler.discard_request(id);
         }
+        let is_new = self.is_new(id);
         self.drop_request(id);
-        let rejected = Rejected {
-            id,
-            fault,
-            report: None,
-        };
+        if is_ours {
+            self.counters.contained_faults += 1;
+            tracing::warn!(request = %id, %fault, "a request failed alone");
+            self.audit_after_fault(id, is_new);
+        }
+        let rejected = Rejected { id, fault, report };
         self.events.push(if was_accepted {
             Event::Failed(rejected)
         } else {
@@ -389,13 +334,22 @@ impl<'a, B: Backend> Core<'a, B> {
             prompt_tokens_total: self.counters.prompt_tokens,
             cached_tokens_total: self.counters.cached_tokens,
             generated_tokens_total: self.counters.generated_tokens,
-            preemptions_total: scheduler.preemptions_total,
+            preemptions_total: self.counters.preemptions + scheduler.preemptions_total,
             contained_faults_total: self.counters.contained_faults,
-            audits_total: 0,
-            audit_failures_total: 0,
-            pages_adopted_total: scheduler.pages_adopted,
-            pages_corrupt_total: scheduler.pages_corrupt,
+            audits_total: self.counters.audits,
+            audit_failures_total: self.counters.audit_failures,
+            pages_adopted_total: self.counters.pages_adopted + scheduler.pages_adopted,
+            pages_corrupt_total: self.counters.pages_corrupt + scheduler.pages_corrupt,
         }
+    }
+}
+
+/// Private work of the generator.
+fn private(request: RequestId, phase: Phase) -> Task {
+    Task {
+        request,
+        phase,
+        predicted_ms: PRIVATE_MS,
     }
 }
 

@@ -86,6 +86,12 @@ impl Backend for CpuBackend {
         Ok(model.forward(processor, batch, kv.elements(), scratch, logits)?)
     }
 
+    /// The threads outlive a panic in a step, see `relight_kernels::Pool`, and the model is
+    /// never written: only the buffers are made anew.
+    fn reset(&mut self) {
+        self.scratch = Scratch::new(&self.model);
+    }
+
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {
         let layout = self.model.kv_layout();
         layout.copy_tokens(self.kv.elements(), source.0, target.0, tokens);

@@ -2,7 +2,7 @@
 
 use relight_protocol::FrameError;
 
-use crate::core::Latch;
+use crate::core::StillHeld;
 use crate::load::LoadError;
 
 /// Everything that ends the process. None of it loses a request: the supervisor replays
@@ -21,6 +21,6 @@ pub enum EngineError {
     ReaderPanicked,
     #[error("the model could not be loaded")]
     Load(#[from] LoadError),
-    #[error("the generator latched")]
-    Latched(#[from] Latch),
+    #[error("the latched generator could not be replaced")]
+    StillHeld(#[from] StillHeld),
 }

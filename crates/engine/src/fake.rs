@@ -9,6 +9,19 @@ use crate::backend::{Backend, BackendError, Batch};
 use crate::pages::{PageId, PageMemory, PageTable, checksum};
 use crate::seeded::mix;
 
+/// What a fake backend does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ailment {
+    /// Every step is an error.
+    Refuses,
+    /// Every step panics after it has written its pages.
+    Panics,
+    /// This row of logits is not finite.
+    PoisonsRow(usize),
+    /// No row of logits is finite.
+    PoisonsAll,
+}
+
 #[derive(Debug)]
 pub(crate) struct FakeBackend {
     vocabulary: usize,
@@ -18,10 +31,10 @@ pub(crate) struct FakeBackend {
     pub(crate) rows: usize,
     /// Tokens copied from page to page so far.
     pub(crate) copied: usize,
-    /// The next step is refused.
-    pub(crate) fails: bool,
-    /// This row of logits is not finite.
-    pub(crate) poisoned_row: Option<usize>,
+    /// What is wrong with it.
+    pub(crate) ailment: Option<Ailment>,
+    /// How often it had to forget a failed step.
+    pub(crate) resets: usize,
     pub(crate) table: Option<Arc<PageTable>>,
 }
 
@@ -34,8 +47,8 @@ impl FakeBackend {
             cells: (0..cells as u64).map(|cell| mix(!cell)).collect(),
             rows: 0,
             copied: 0,
-            fails: false,
-            poisoned_row: None,
+            ailment: None,
+            resets: 0,
             table: None,
         }
     }
@@ -73,7 +86,7 @@ impl Backend for FakeBackend {
     }
 
     fn forward(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) -> Result<(), BackendError> {
-        if self.fails {
+        if self.ailment == Some(Ailment::Refuses) {
             return Err(BackendError::Device {
                 message: "told to fail".to_owned(),
             });
@@ -91,10 +104,17 @@ impl Backend for FakeBackend {
                 logits.extend((0..self.vocabulary).map(|token| logit(hash, token)));
             }
         }
-        if let Some(row) = self.poisoned_row {
-            logits[row * self.vocabulary] = f32::NAN;
+        assert_ne!(self.ailment, Some(Ailment::Panics), "told to panic");
+        match self.ailment {
+            Some(Ailment::PoisonsRow(row)) => logits[row * self.vocabulary] = f32::NAN,
+            Some(Ailment::PoisonsAll) => logits.fill(f32::NAN),
+            _ => {}
         }
         Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.resets += 1;
     }
 
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {

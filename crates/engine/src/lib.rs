@@ -9,6 +9,8 @@
 //!     scheduler, sequence, pages     what the next step computes, and where
 //!     backend, cpu                   the forward pass
 //!     completion, containment        one request's private work
+//!   recording, report, cost        what is left for the supervisor: who was at what, what
+//!                                  panicked where, how long it should take
 //! ```
 
 pub mod arena;
@@ -16,6 +18,7 @@ pub mod backend;
 mod completion;
 mod containment;
 pub mod core;
+pub mod cost;
 pub mod cpu;
 mod error;
 #[cfg(test)]
@@ -25,6 +28,8 @@ pub mod language;
 pub mod load;
 pub mod pages;
 pub mod prepare;
+mod recording;
+mod report;
 mod run;
 pub mod scheduler;
 #[cfg(test)]
@@ -33,6 +38,7 @@ mod sequence;
 #[cfg(test)]
 mod test_vocabulary;
 
+pub use containment::PrivateFault;
 pub use error::EngineError;
 pub use run::{run, run_on};
 pub use sequence::{SequenceKey, SequenceStart};

@@ -25,7 +25,7 @@ mod table;
 #[cfg(test)]
 pub(crate) mod test_memory;
 
-pub use pool::{AuditError, PageHandle, PageId, Pool};
+pub use pool::{AuditError, PageHandle, PageId, Pool, PoolWitness};
 pub use prefix::{ChainHash, PageMemory, PageTokens, PrefixIndex};
 pub use store::{PageStore, PrefixHit};
 #[cfg(test)]

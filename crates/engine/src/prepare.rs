@@ -6,11 +6,12 @@ mod checks;
 use relight_model::sampler::{Sampler, SamplerSettings};
 use relight_model::text::{ChatInput, Detokenizer, EncodeOptions, StopMatcher};
 use relight_protocol::limits::PROMPT_BYTES_MAX;
-use relight_protocol::{Chat, ChoiceIndex, Fault, Phase, Prompt, Request, Resume};
+use relight_protocol::{Chat, ChoiceIndex, Fault, Phase, Prompt, Request, Resume, TokenId};
 
 use crate::completion::{Completion, CompletionParts, EndRules};
-use crate::containment::contained;
+use crate::containment::{PrivateFault, Task, contained};
 use crate::core::PrepareJob;
+use crate::cost;
 use crate::language::Language;
 
 /// Up to this size a prompt that is too long is tokenized all the same, so that the refusal
@@ -54,10 +55,50 @@ pub struct Prepared<'a> {
 ///
 /// # Errors
 /// What is wrong with the request.
-pub fn run_job<'a>(context: &PrepareContext<'a>, job: &PrepareJob) -> Result<Prepared<'a>, Fault> {
-    contained(job.id, Phase::Prepare, || {
-        prepare(context, &job.request, job.resume.as_ref())
-    })
+pub fn run_job<'a>(
+    context: &PrepareContext<'a>,
+    job: &PrepareJob,
+) -> Result<Prepared<'a>, PrivateFault> {
+    let task = Task {
+        request: job.id,
+        phase: Phase::Prepare,
+        predicted_ms: cost::prepare_ms(bytes_of(job)),
+    };
+    contained(task, || prepare(context, &job.request, job.resume.as_ref()))
+}
+
+/// How much there is to read.
+fn bytes_of(job: &PrepareJob) -> usize {
+    let prompt = match &job.request.prompt {
+        Prompt::Tokens(tokens) => size_of_val(tokens.as_slice()),
+        Prompt::Text(text) => text.len(),
+        Prompt::Chat(chat) => {
+            let optional = |json: &Option<String>| json.as_ref().map_or(0, String::len);
+            chat.messages_json.len() + optional(&chat.tools_json) + optional(&chat.variables_json)
+        }
+    };
+    let known = job.resume.iter().flat_map(|resume| {
+        let committed = resume.choices.iter().map(|choice| choice.tokens.len());
+        committed.chain([resume.prompt_tokens.len()])
+    });
+    prompt + size_of::<u32>() * known.sum::<usize>()
+}
+
+/// An empty vector with room for this many tokens.
+///
+/// # Errors
+/// `OutOfMemory` where that can be seen.
+pub(crate) fn room_for(count: usize) -> Result<Vec<u32>, Fault> {
+    let mut tokens = Vec::new();
+    let reserved = tokens.try_reserve_exact(count);
+    reserved.map_err(|_error| Fault::OutOfMemory)?;
+    Ok(tokens)
+}
+
+fn plain_ids(tokens: &[TokenId]) -> Result<Vec<u32>, Fault> {
+    let mut ids = room_for(tokens.len())?;
+    ids.extend(tokens.iter().map(|id| id.0));
+    Ok(ids)
 }
 
 /// Prepares a request.
@@ -71,7 +112,7 @@ fn prepare<'a>(
 ) -> Result<Prepared<'a>, Fault> {
     checks::check_vocabulary(context.language.tokenizer(), request)?;
     let (prompt, prompt_text) = match resume {
-        Some(resume) => (resume.prompt_tokens.iter().map(|id| id.0).collect(), None),
+        Some(resume) => (plain_ids(&resume.prompt_tokens)?, None),
         None => tokenize(context, request)?,
     };
     checks::check_prompt(context.language.tokenizer(), &prompt, resume)?;
@@ -97,7 +138,7 @@ fn prepare<'a>(
         let completion = Completion::new(context.language, parts);
         replay(completion, ChoiceIndex(index), resume)
     });
-    let choices = choices.collect();
+    let choices = choices.collect::<Result<_, Fault>>()?;
     Ok(Prepared {
         choices,
         prompt,
@@ -111,22 +152,22 @@ fn replay<'a>(
     mut completion: Completion<'a>,
     choice: ChoiceIndex,
     resume: Option<&Resume>,
-) -> PreparedChoice<'a> {
+) -> Result<PreparedChoice<'a>, Fault> {
     let progress =
         resume.and_then(|resume| resume.choices.iter().find(|known| known.choice == choice));
     let (committed, is_finished) = match progress {
-        Some(known) => (known.tokens.iter().map(|id| id.0).collect(), known.finished),
+        Some(known) => (plain_ids(&known.tokens)?, known.finished),
         None => (Vec::new(), false),
     };
     for token in &committed {
         completion.accept(*token);
     }
-    PreparedChoice {
+    Ok(PreparedChoice {
         choice,
         completion,
         committed,
         is_finished,
-    }
+    })
 }
 
 fn settings(request: &Request) -> SamplerSettings {
@@ -182,7 +223,7 @@ fn tokenize(
     let (text, param, add_special) = match &request.prompt {
         Prompt::Tokens(tokens) => {
             checks::check_token_count(tokens.len())?;
-            let ids: Vec<u32> = tokens.iter().map(|id| id.0).collect();
+            let ids = plain_ids(tokens)?;
             let text = request.echo.then(|| {
                 let mut detokenizer = Detokenizer::document(tokenizer);
                 let mut text: String = ids.iter().map(|id| detokenizer.push(*id)).collect();

@@ -17,22 +17,25 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Instant;
 
 use relight_protocol::limits::{ENGINE_INBOX_MAX, ENGINE_REQUESTS_MAX, RETRY_AFTER_S_MIN};
+use relight_protocol::recorder::Lane;
 use relight_protocol::{Command, EngineConfig, Event, Fault, Overload, PROTOCOL_VERSION, Promise};
 use wire::{CommandReader, Outbox};
 
-use crate::arena::ArenaFiles;
+use crate::arena::{ArenaFiles, Recorder};
 use crate::backend::Backend;
-use crate::containment::log_panics;
+use crate::containment::keep_reports;
 use crate::core::{Core, Input, PrepareJob};
 use crate::error::EngineError;
 use crate::injected;
 use crate::load::{self, LoadError, Loaded};
 use crate::prepare::{PrepareContext, run_job};
+use crate::recording::{self, LaneUse};
 
 /// Stack of the preparation thread: template engines and pattern matchers recurse.
 const PREPARE_STACK_BYTES: usize = 16 << 20;
@@ -42,7 +45,7 @@ const PREPARE_STACK_BYTES: usize = 16 << 20;
 /// # Errors
 /// Why it ended, unless it was told to or the supervisor went away.
 pub fn run() -> Result<(), EngineError> {
-    log_panics();
+    keep_reports();
     // Without this an engine in a long step would outlive a supervisor that was killed.
     let signal = Some(rustix::process::Signal::KILL);
     if let Err(error) = rustix::process::set_parent_process_death_signal(signal) {
@@ -92,19 +95,23 @@ fn load_and_serve(
             tracing::debug!(%error, "progress was not reported");
         }
     };
-    let loaded = arenas.and_then(|arenas| load::load(config, arenas, progress));
-    let Loaded {
-        language,
-        backend,
-        scheduler,
-        mut card,
-    } = match loaded {
+    let loaded = arenas.and_then(|arenas| {
+        let recorder = Recorder::open(arenas.recorder.as_ref())?;
+        Ok((Arc::new(recorder), load::load(config, arenas, progress)?))
+    });
+    let (recorder, loaded) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
             outbox.send(&Event::LoadFailed(error.to_fault()))?;
             return Err(error.into());
         }
     };
+    let Loaded {
+        language,
+        backend,
+        scheduler,
+        mut card,
+    } = loaded;
     card.load_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let core = Core::new(backend, scheduler, card.fingerprint);
     let context = PrepareContext {
@@ -113,7 +120,7 @@ fn load_and_serve(
         now_unix_seconds: 0,
     };
     outbox.send(&Event::Ready(Box::new(card)))?;
-    serve(core, context, socket, (commands, outbox))
+    serve(core, (context, recorder), socket, (commands, outbox))
 }
 
 fn out_of_turn(command: &Command) -> EngineError {
@@ -138,7 +145,7 @@ enum Message<'a> {
 /// Serves requests with `core` until there are no more commands.
 fn serve<'a, B: Backend>(
     core: Core<'a, B>,
-    context: PrepareContext<'a>,
+    (context, recorder): (PrepareContext<'a>, Arc<Recorder>),
     socket: &UnixStream,
     (commands, outbox): (CommandReader, Outbox),
 ) -> Result<(), EngineError> {
@@ -156,8 +163,15 @@ fn serve<'a, B: Backend>(
         std::thread::Builder::new()
             .name("prepare".to_owned())
             .stack_size(PREPARE_STACK_BYTES)
-            .spawn_scoped(scope, move || prepare_all(context, &job_inbox, &sender))
+            .spawn_scoped(scope, {
+                let recorder = Arc::clone(&recorder);
+                move || {
+                    let _lane = LaneUse::new(recorder, Lane::Prepare);
+                    prepare_all(context, &job_inbox, &sender);
+                }
+            })
             .map_err(EngineError::Thread)?;
+        let _lane = LaneUse::new(recorder, Lane::Generator);
         generate(core, &inbox, &jobs, outbox)
     })
 }
@@ -228,7 +242,11 @@ fn prepare_all<'a>(
             ..context
         };
         let result = run_job(&context, &job);
-        let input = Input::Prepared { id: job.id, result };
+        let input = Input::Prepared {
+            id: job.id,
+            attempt: job.attempt,
+            result,
+        };
         if inbox.send(Message::Input(input)).is_err() {
             return;
         }
@@ -251,7 +269,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The generator: takes what has come, computes one step, sends what came of it.
+/// The generator: takes what has come, computes one step, sends what came of it. A core that
+/// latches is replaced, and the other side told that its requests are gone.
 fn generate<'a, B: Backend>(
     mut core: Core<'a, B>,
     inbox: &Receiver<Message<'a>>,
@@ -263,6 +282,7 @@ fn generate<'a, B: Backend>(
         let mut next = if core.has_work() {
             inbox.try_recv().ok()
         } else {
+            recording::idle();
             // The reader lives as long as the socket and says when it ends.
             Some(inbox.recv().unwrap_or(Message::End(Ok(()))))
         };
@@ -271,7 +291,10 @@ fn generate<'a, B: Backend>(
         while let Some(message) = next {
             match message {
                 Message::Input(input) => core.handle(input),
-                Message::End(end) => return end,
+                Message::End(end) => {
+                    outbox.send_all(&core.take_events())?;
+                    return end;
+                }
             }
             taken += 1;
             next = if taken < ENGINE_INBOX_MAX {
@@ -281,18 +304,22 @@ fn generate<'a, B: Backend>(
             };
         }
         hand_out(&mut core, jobs);
-        core.step(started.elapsed())?;
-        for event in core.take_events() {
-            outbox.push(&event)?;
+        let begun = now();
+        while let Err(latched) = core.step(started.elapsed()) {
+            tracing::error!(cause = %latched.cause, report = latched.report, "latched");
+            outbox.send_all(&core.take_events())?;
+            core = core.renewed()?;
+            outbox.send(&Event::Latched(latched))?;
         }
-        outbox.flush()?;
+        core.note_duration(begun.elapsed());
+        outbox.send_all(&core.take_events())?;
     }
 }
 
 /// Passes jobs to the preparation thread, as many as its queue takes.
 fn hand_out<B: Backend>(core: &mut Core<'_, B>, jobs: &SyncSender<PrepareJob>) {
     for job in core.take_jobs() {
-        let id = job.id;
+        let (id, attempt) = (job.id, job.attempt);
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = jobs.try_send(job) {
             let fault = Fault::Overloaded {
                 resource: Overload::QueueFull,
@@ -300,7 +327,8 @@ fn hand_out<B: Backend>(core: &mut Core<'_, B>, jobs: &SyncSender<PrepareJob>) {
             };
             core.handle(Input::Prepared {
                 id,
-                result: Err(fault),
+                attempt,
+                result: Err(fault.into()),
             });
         }
     }

@@ -17,7 +17,7 @@ pub use plan::{PageCopy, Part, StepPlan};
 
 use relight_protocol::RequestId;
 
-use crate::pages::{AuditError, ChainHash, PageMemory, PageStore};
+use crate::pages::{AuditError, ChainHash, PageMemory, PageStore, PoolWitness};
 use crate::sequence::{Sequence, SequenceKey, SequenceStart};
 
 /// Tokens ahead for which a running sequence keeps pages reserved, so that letting another
@@ -218,6 +218,30 @@ impl Scheduler {
             "a page is awaited from a sequence that is gone"
         );
         Ok(())
+    }
+
+    /// Whose sequences these are; a request with several comes as often.
+    pub fn requests(&self) -> impl Iterator<Item = RequestId> {
+        let all = self.running.iter().chain(&self.waiting);
+        all.map(|sequence| sequence.key.request)
+    }
+
+    /// Tells whether anything still holds pages of this scheduler's pool.
+    #[must_use]
+    pub fn witness(&self) -> PoolWitness {
+        self.store.witness()
+    }
+
+    /// The next plan panics, for tests.
+    #[cfg(test)]
+    pub(crate) fn fail_next_plan(&mut self) {
+        self.config.batch_rows = 0;
+    }
+
+    /// A page behind the audit's back, for tests.
+    #[cfg(test)]
+    pub(crate) fn steal_page(&mut self) -> Option<Vec<crate::pages::PageHandle>> {
+        self.store.take(1)
     }
 
     fn running_index(&self, key: SequenceKey) -> Option<usize> {

@@ -7,7 +7,7 @@ use relight_protocol::{
 
 use crate::completion::{Completion, End};
 use crate::containment::enter;
-use crate::prepare::{Prepared, PreparedChoice};
+use crate::prepare::{Prepared, PreparedChoice, room_for};
 use crate::sequence::{SequenceKey, SequenceStart};
 
 /// What comes of a prepared request, before any of it has taken effect.
@@ -22,7 +22,8 @@ pub(super) struct Start<'a> {
 
 impl<'a> Start<'a> {
     /// # Errors
-    /// If the pool can never hold `tokens_max` tokens, which preparing should have seen.
+    /// `OutOfMemory`; `Internal` if the pool can never hold `tokens_max` tokens, which
+    /// preparing should have seen.
     pub(super) fn new(
         id: RequestId,
         prepared: Prepared<'a>,
@@ -49,7 +50,7 @@ impl<'a> Start<'a> {
                     request: id,
                     choice: choice.choice,
                 },
-                tokens: prompt.iter().chain(&choice.committed).copied().collect(),
+                tokens: all_tokens(&prompt, &choice.committed)?,
                 prompt_count: prompt.len(),
                 tokens_max: prompt.len() + choice.completion.tokens_max(),
             };
@@ -72,6 +73,7 @@ pub(super) struct Serving<'a> {
     id: RequestId,
     prompt_count: u32,
     cached_count: Option<u32>,
+    is_new: bool,
     /// Choices that have not ended.
     open: Vec<(ChoiceIndex, Completion<'a>)>,
     /// Tokens of the choices that have.
@@ -84,6 +86,7 @@ impl<'a> Serving<'a> {
             id,
             prompt_count: narrow(prompt_count),
             cached_count: None,
+            is_new: true,
             open: Vec::new(),
             finished_tokens: 0,
         }
@@ -154,18 +157,33 @@ impl<'a> Serving<'a> {
         })
     }
 
+    /// Whether `logits` are such that a token of this choice can be drawn from them.
+    pub(super) fn can_draw_from(&self, choice: ChoiceIndex, logits: &[f32]) -> bool {
+        let completion = self.open.iter().find(|(open, _completion)| *open == choice);
+        completion.is_some_and(|(_choice, completion)| completion.can_draw_from(logits))
+    }
+
+    /// Whether it has not come through a step yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    pub(super) fn come_through(&mut self) {
+        self.is_new = false;
+    }
+
     pub(super) fn is_open(&self, choice: ChoiceIndex) -> bool {
         self.open.iter().any(|(open, _completion)| *open == choice)
     }
 
     /// Notes how much of the prompt was there for the first sequence to get in: the others
-    /// take it from that one. Returns whether this was the first.
-    pub(super) fn note_hit(&mut self, tokens: usize) -> bool {
+    /// take it from that one. Returns the count if this was the first.
+    pub(super) fn note_hit(&mut self, tokens: usize) -> Option<u32> {
         if self.cached_count.is_some() {
-            return false;
+            return None;
         }
         self.cached_count = Some(narrow(tokens));
-        true
+        self.cached_count
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -182,6 +200,13 @@ impl<'a> Serving<'a> {
             },
         })
     }
+}
+
+fn all_tokens(prompt: &[u32], committed: &[u32]) -> Result<Vec<u32>, Fault> {
+    let mut tokens = room_for(prompt.len() + committed.len())?;
+    tokens.extend_from_slice(prompt);
+    tokens.extend_from_slice(committed);
+    Ok(tokens)
 }
 
 fn narrow(count: usize) -> u32 {

@@ -1,5 +1,6 @@
 //! The core under random schedules on the fake backend.
 
+mod latches;
 mod record;
 mod rig;
 
@@ -11,6 +12,7 @@ use rig::{Rig, RigSize, run_alone};
 
 use super::*;
 use crate::containment::planned;
+use crate::fake::Ailment;
 use crate::language::Language;
 use crate::seeded::Seeded;
 use crate::test_vocabulary::{self, NOTABLE_TOKENS, language};
@@ -269,25 +271,14 @@ fn a_request_that_is_cancelled_while_it_is_prepared_is_never_run() {
     assert!(job.is_stale.load(Ordering::Relaxed));
     let context = rig::context(&language);
     let result = crate::prepare::run_job(&context, &job);
-    core.handle(Input::Prepared { id, result });
+    let attempt = job.attempt;
+    core.handle(Input::Prepared {
+        id,
+        attempt,
+        result,
+    });
     assert!(!core.has_work());
     assert!(core.take_events().is_empty());
-}
-
-#[test]
-fn a_failed_step_latches_for_good() {
-    let language = language();
-    let mut ledger = Ledger::default();
-    let mut rig = Rig::new(&language, LARGE);
-    let mut random = Seeded::new(12);
-    let request = random_request(&mut random, &[TokenId(3)]);
-    rig.submit(&mut ledger, RequestId(1), request);
-    rig.core.backend_mut().fails = true;
-    let failed = rig.core.step(Duration::ZERO);
-    assert!(matches!(failed, Err(Latch::Backend(_))));
-    rig.core.backend_mut().fails = false;
-    let latched = rig.core.step(Duration::ZERO);
-    assert!(matches!(latched, Err(Latch::Latched)));
 }
 
 #[test]
@@ -308,9 +299,9 @@ fn logits_that_are_not_finite_fail_their_request_only() {
     for _step in 0..5 {
         rig.step(&mut ledger);
     }
-    rig.core.backend_mut().poisoned_row = Some(1);
+    rig.core.backend_mut().ailment = Some(Ailment::PoisonsRow(1));
     rig.step(&mut ledger);
-    rig.core.backend_mut().poisoned_row = None;
+    rig.core.backend_mut().ailment = None;
     rig.run_to_end(&mut ledger);
     let faults = ledger.entries().filter_map(|(_id, entry)| entry.fault());
     assert_eq!(faults.collect::<Vec<_>>(), [&Fault::NonFiniteLogits]);
@@ -336,11 +327,11 @@ fn pages_behind_broken_logits_are_not_used_again() {
     for _step in 0..5 {
         rig.step(&mut ledger);
     }
-    rig.core.backend_mut().poisoned_row = Some(2);
+    rig.core.backend_mut().ailment = Some(Ailment::PoisonsRow(2));
     rig.run_to_end(&mut ledger);
     assert!(ledger.entry(RequestId(1)).fault().is_some());
     assert_eq!(rig.stats().pages_cached, 0);
-    rig.core.backend_mut().poisoned_row = None;
+    rig.core.backend_mut().ailment = None;
     for id in 2..4 {
         rig.submit(&mut ledger, RequestId(id), request.clone());
         rig.run_to_end(&mut ledger);
@@ -368,9 +359,9 @@ fn distrust_ends_where_others_hold_pages() {
     rig.step(&mut ledger);
     rig.submit(&mut ledger, RequestId(2), request.clone());
     rig.step(&mut ledger);
-    rig.core.backend_mut().poisoned_row = Some(1);
+    rig.core.backend_mut().ailment = Some(Ailment::PoisonsRow(1));
     rig.step(&mut ledger);
-    rig.core.backend_mut().poisoned_row = None;
+    rig.core.backend_mut().ailment = None;
     rig.run_to_end(&mut ledger);
     assert!(ledger.entry(RequestId(2)).fault().is_some());
     let solo = run_alone(&language, &request);

@@ -3,7 +3,7 @@
 //! a leak needs a leaked value and a double return does not compile.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// Index of a page in the KV arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -140,6 +140,14 @@ impl Pool {
         }
     }
 
+    /// See [`PoolWitness`].
+    #[must_use]
+    pub fn witness(&self) -> PoolWitness {
+        PoolWitness {
+            books: Rc::downgrade(&self.books),
+        }
+    }
+
     #[must_use]
     pub fn total_count(&self) -> usize {
         self.books.states.len()
@@ -238,6 +246,20 @@ impl Pool {
             });
         }
         Ok(())
+    }
+}
+
+/// Outlives a pool to tell whether it is gone, and every handle with it.
+#[derive(Debug)]
+pub struct PoolWitness {
+    books: Weak<Books>,
+}
+
+impl PoolWitness {
+    /// The pool itself, if it is there, and the handles of its pages.
+    #[must_use]
+    pub fn holder_count(&self) -> usize {
+        self.books.strong_count()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use relight_protocol::limits::PAGE_TOKENS;
 
-use super::pool::{AuditError, PageHandle, PageId, Pool};
+use super::pool::{AuditError, PageHandle, PageId, Pool, PoolWitness};
 use super::prefix::{ChainHash, PageMemory, PageTokens, PrefixIndex};
 use super::table::{Entry, Found, PageTable};
 
@@ -61,6 +61,18 @@ impl PageStore {
             page_count,
             adopted: pages.len() as u64,
             rubbish,
+        }
+    }
+
+    /// A store without pages.
+    #[must_use]
+    pub fn empty(salt: u128) -> Self {
+        Self {
+            pool: Pool::new(0),
+            index: PrefixIndex::new(salt, None),
+            page_count: 0,
+            adopted: 0,
+            rubbish: 0,
         }
     }
 
@@ -153,6 +165,12 @@ impl PageStore {
     /// Forgets pages that may hold rubbish; see [`PrefixIndex::distrust`].
     pub fn distrust(&mut self, chain: &[ChainHash]) {
         self.index.distrust(chain);
+    }
+
+    /// See [`PoolWitness`].
+    #[must_use]
+    pub fn witness(&self) -> PoolWitness {
+        self.pool.witness()
     }
 
     /// Proves that the pool is whole, given all handles that sequences hold.

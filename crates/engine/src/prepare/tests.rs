@@ -172,12 +172,13 @@ fn a_job_that_panics_fails_alone() {
     crate::containment::planned::panic_at(id, Phase::Prepare, 0);
     let job = PrepareJob {
         id,
+        attempt: 1,
         request: Box::new(request(Prompt::Text("a".into()))),
         resume: None,
         is_stale: std::sync::Arc::default(),
     };
     let phase = Phase::Prepare;
     let failed = run_job(&context(&language), &job);
-    assert_eq!(failed.unwrap_err(), Fault::Internal { phase });
+    assert_eq!(failed.unwrap_err().fault, Fault::Internal { phase });
     run_job(&context(&language), &job).unwrap();
 }

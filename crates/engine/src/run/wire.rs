@@ -70,7 +70,7 @@ impl Outbox {
         }
     }
 
-    pub(super) fn push(&mut self, event: &Event) -> Result<(), EngineError> {
+    fn push(&mut self, event: &Event) -> Result<(), EngineError> {
         if injected::outgoing(event, &mut self.buffer) {
             frame::encode(event, &mut self.buffer)?;
         }
@@ -83,7 +83,15 @@ impl Outbox {
         self.flush()
     }
 
-    pub(super) fn flush(&mut self) -> Result<(), EngineError> {
+    /// Sends events with one write.
+    pub(super) fn send_all(&mut self, events: &[Event]) -> Result<(), EngineError> {
+        for event in events {
+            self.push(event)?;
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
         if self.buffer.is_empty() {
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use super::Scheduler;
 use crate::backend::{Batch, Row};
+use crate::cost::StepWork;
 use crate::pages::PageId;
 use crate::sequence::{Sequence, SequenceKey};
 
@@ -52,6 +53,16 @@ impl StepPlan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// What computing it costs.
+    #[must_use]
+    pub fn work(&self) -> StepWork {
+        let keys = self.rows.iter().map(|row| u64::from(row.position) + 1);
+        StepWork {
+            rows: self.rows.len() as u64,
+            keys: keys.sum(),
+        }
     }
 
     /// Calls `compute` with the batch of this step.

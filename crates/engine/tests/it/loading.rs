@@ -14,7 +14,9 @@ fn memory_file() -> File {
 }
 
 fn shared(weights: &File, kv: &File) -> ArenaFiles {
+    let recorder = None;
     ArenaFiles {
+        recorder,
         weights: Some(weights.try_clone().unwrap()),
         kv: Some(kv.try_clone().unwrap()),
     }

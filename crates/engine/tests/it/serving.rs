@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use relight_engine::{EngineError, run_on};
 use relight_protocol::{
     ChoiceIndex, ChoiceProgress, Command, EngineConfig, Event, Fault, Prompt, RequestId, Resume,
-    TokenId,
+    Started, TokenId,
 };
 use relight_tiny_model::TinyModel;
 
@@ -41,8 +41,13 @@ fn a_request_is_served_and_the_engine_ends_with_its_socket() {
     let events = client.stream();
     assert!(matches!(events[0], Event::Accepted(_)));
     assert_eq!(tokens_of(&events).len(), 5);
-    assert!(matches!(events[6], Event::ChoiceFinished(_)));
-    assert!(matches!(events[7], Event::Finished(_)));
+    let started = Event::Started(Started {
+        id: RequestId(1),
+        cached_tokens: 0,
+    });
+    assert_eq!(events[1], started);
+    assert!(matches!(events[7], Event::ChoiceFinished(_)));
+    assert!(matches!(events[8], Event::Finished(_)));
     drop(client);
     engine.end().unwrap();
 }
@@ -69,7 +74,9 @@ fn a_resumed_request_goes_on_where_it_was() {
         }],
     };
     client.submit(1, &request(9), Some(resume));
-    assert_eq!(client.stream(), whole[5..]);
+    let rest = client.stream();
+    assert!(matches!(rest[0], Event::Started(_)));
+    assert_eq!(rest[1..], whole[6..]);
     client.send(&Command::Shutdown);
     engine.end().unwrap();
 }

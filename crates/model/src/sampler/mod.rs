@@ -13,7 +13,8 @@ mod ranking;
 use std::collections::BTreeMap;
 
 use exponential::{exp, ln};
-use ranking::{Candidate, all_usable, best, first_maximum, maximum};
+pub use ranking::are_usable;
+use ranking::{Candidate, best, first_maximum, maximum};
 
 /// How the next token is drawn. Values are finite and in the ranges given.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,7 +147,7 @@ impl Sampler {
         position: u64,
         banned: &[u32],
     ) -> Result<Choice, SampleError> {
-        if !all_usable(logits) {
+        if !are_usable(logits) {
             return Err(SampleError::NotFinite);
         }
         let report = self

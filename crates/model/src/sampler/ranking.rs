@@ -35,7 +35,7 @@ pub(super) fn first_maximum(logits: &[f32]) -> Option<u32> {
 }
 
 /// Whether every logit is a number below positive infinity.
-pub(super) fn all_usable(logits: &[f32]) -> bool {
+pub fn are_usable(logits: &[f32]) -> bool {
     logits.chunks(BLOCK).all(|block| {
         block
             .iter()

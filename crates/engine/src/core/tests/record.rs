@@ -27,6 +27,8 @@ pub(super) struct Entry {
     pub(super) request: Request,
     prompt: Option<(Vec<TokenId>, Option<String>)>,
     choices: Vec<Choice>,
+    /// Cached tokens, as this engine said when it started.
+    started: Option<u32>,
     outcome: Outcome,
     events: usize,
 }
@@ -38,6 +40,7 @@ impl Entry {
             request,
             prompt: None,
             choices,
+            started: None,
             outcome: Outcome::Open,
             events: 0,
         }
@@ -107,8 +110,13 @@ impl Entry {
                 assert!(self.prompt.is_none(), "accepted twice");
                 self.prompt = Some((accepted.prompt_tokens, accepted.prompt_text));
             }
+            Event::Started(started) => {
+                assert!(self.prompt.is_some(), "started before it was accepted");
+                assert_eq!(self.started, None, "started twice");
+                self.started = Some(started.cached_tokens);
+            }
             Event::Delta(delta) => {
-                assert!(self.prompt.is_some());
+                assert!(self.started.is_some(), "a token before it started");
                 let choice = &mut self.choices[usize::from(delta.choice.0)];
                 assert_eq!(choice.reason, None);
                 assert_eq!(delta.token_index as usize, choice.tokens.len());
@@ -131,6 +139,8 @@ impl Entry {
                 assert_eq!(finished.usage.completion_tokens as usize, tokens);
                 let prompt = self.prompt.as_ref().expect("it was accepted");
                 assert_eq!(finished.usage.prompt_tokens as usize, prompt.0.len());
+                let cached_tokens = self.started.unwrap_or_default();
+                assert_eq!(finished.usage.cached_tokens, cached_tokens);
                 self.outcome = Outcome::Finished(finished.usage);
             }
             Event::Rejected(rejected) => {
@@ -173,8 +183,11 @@ impl Ledger {
         open.map(|(id, _entry)| *id).collect()
     }
 
-    pub(super) fn resume(&self, id: RequestId) -> Option<Resume> {
-        self.entry(id).resume()
+    /// The request goes to another engine, as far as it has come.
+    pub(super) fn resume(&mut self, id: RequestId) -> Option<Resume> {
+        let entry = self.entries.get_mut(&id)?;
+        entry.started = None;
+        entry.resume()
     }
 
     pub(super) fn event_count(&self) -> usize {
@@ -184,6 +197,7 @@ impl Ledger {
     pub(super) fn apply(&mut self, event: Event) {
         let id = match &event {
             Event::Accepted(accepted) => accepted.id,
+            Event::Started(started) => started.id,
             Event::Delta(delta) => delta.id,
             Event::ChoiceFinished(end) => end.id,
             Event::Finished(finished) => finished.id,

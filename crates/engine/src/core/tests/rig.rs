@@ -73,7 +73,11 @@ impl<'a> Rig<'a> {
         });
         for job in self.core.take_jobs() {
             let result = run_job(&self.context, &job);
-            self.core.handle(Input::Prepared { id: job.id, result });
+            self.core.handle(Input::Prepared {
+                id: job.id,
+                attempt: job.attempt,
+                result,
+            });
         }
     }
 
@@ -129,6 +133,13 @@ impl<'a> Rig<'a> {
             ledger.apply(event);
         }
         *self = Self::new(self.context.language, self.size).resumed(ledger);
+    }
+
+    /// As after a latch: another core on the same backend, which is given everything again.
+    pub(super) fn renewed(mut self, ledger: &mut Ledger) -> Self {
+        self.settle(ledger);
+        self.core = self.core.renewed().unwrap();
+        self.resumed(ledger)
     }
 
     /// A new core that goes on with everything that is open.

@@ -1,4 +1,4 @@
-use super::{Candidate, all_usable, best, first_maximum, maximum};
+use super::{Candidate, are_usable, best, first_maximum, maximum};
 use crate::text::random::Random;
 
 /// Logits with many equal ones and some impossible ones.
@@ -61,7 +61,7 @@ fn only_numbers_below_infinity_are_usable() {
         ] {
             let mut logits = vec![0.0; 200];
             logits[position] = value;
-            assert_eq!(all_usable(&logits), usable, "{value} at {position}");
+            assert_eq!(are_usable(&logits), usable, "{value} at {position}");
         }
     }
 }
