@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use relight_protocol::Stats;
 use relight_protocol::limits::PAGE_TOKENS;
 use relight_supervisor::{Health, Recoveries, Snapshot};
 
@@ -292,8 +293,7 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
     let running = u64::from(stats.sequences_running);
     let steps = stats.steps_total;
     counter(registry, "relight_steps", "Forward passes", steps);
-    let (name, help) = ("relight_contained_faults", "Faults that cost no engine");
-    counter(registry, name, help, stats.contained_faults_total);
+    register_faults(registry, stats);
     let (name, help) = ("relight_pages_cached", "Pages kept for their prefix alone");
     gauge(registry, name, help, u64::from(stats.pages_cached));
     let in_flight = snapshot.in_flight as u64;
@@ -337,6 +337,39 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
         let named = name("preemptions", "num_preemptions");
         let help = "Sequences put back for want of pages";
         counter(registry, &named, help, stats.preemptions_total);
+    }
+}
+
+/// What an engine got over by itself.
+fn register_faults(registry: &mut Registry, stats: &Stats) {
+    for (name, help, value) in [
+        (
+            "relight_contained_faults",
+            "Faults that cost no engine",
+            stats.contained_faults_total,
+        ),
+        (
+            "relight_audits",
+            "Audits of pages and slots",
+            stats.audits_total,
+        ),
+        (
+            "relight_audit_failures",
+            "Audits that found a mistake",
+            stats.audit_failures_total,
+        ),
+        (
+            "relight_pages_adopted",
+            "Pages that a new engine had from the one before",
+            stats.pages_adopted_total,
+        ),
+        (
+            "relight_pages_corrupt",
+            "Adopted pages that were damaged and computed again",
+            stats.pages_corrupt_total,
+        ),
+    ] {
+        counter(registry, name, help, value);
     }
 }
 

@@ -1,5 +1,4 @@
 use expect_test::expect;
-use relight_protocol::Stats;
 
 use super::*;
 
@@ -26,7 +25,10 @@ fn snapshot() -> Snapshot {
             generated_tokens_total: 300,
             preemptions_total: 1,
             contained_faults_total: 2,
-            ..Stats::default()
+            audits_total: 7,
+            audit_failures_total: 1,
+            pages_adopted_total: 6,
+            pages_corrupt_total: 2,
         },
         restarts: [("killed", 1)].into(),
         requests: [
@@ -71,6 +73,8 @@ fn samples(prefix: &str) -> String {
 #[test]
 fn our_own_names_tell_everything() {
     expect![[r#"
+        relight_audit_failures_total{model_name="m \"q\""} 1
+        relight_audits_total{model_name="m \"q\""} 7
         relight_contained_faults_total{model_name="m \"q\""} 2
         relight_duplicate_events_total{model_name="m \"q\""} 0
         relight_e2e_request_latency_seconds_bucket{model_name="m \"q\"",le="0.05"} 0
@@ -91,7 +95,9 @@ fn our_own_names_tell_everything() {
         relight_kv_usage_ratio{model_name="m \"q\""} 0.25
         relight_last_token_age_seconds{model_name="m \"q\""} 1.5
         relight_ledger_bytes{model_name="m \"q\""} 0
+        relight_pages_adopted_total{model_name="m \"q\""} 6
         relight_pages_cached{model_name="m \"q\""} 4
+        relight_pages_corrupt_total{model_name="m \"q\""} 2
         relight_preemptions_total{model_name="m \"q\""} 1
         relight_prefix_cache_hits_total{model_name="m \"q\""} 64
         relight_prefix_cache_queries_total{model_name="m \"q\""} 500
