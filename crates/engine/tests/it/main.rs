@@ -2,6 +2,8 @@
 //! nothing but a sequence's own tokens can change its numbers.
 
 #[cfg(test)]
+mod adoption;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod invariance;

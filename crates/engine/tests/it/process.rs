@@ -25,7 +25,7 @@ fn is_an_engine_when_started_as_one() {
     }
 }
 
-fn start() -> (Client, Child) {
+pub(crate) fn start() -> (Client, Child) {
     let (socket, engine_end) = UnixStream::pair().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "process::is_an_engine_when_started_as_one"])
@@ -37,7 +37,7 @@ fn start() -> (Client, Child) {
     (Client::new(socket), child)
 }
 
-fn memory_file(name: &str) -> OwnedFd {
+pub(crate) fn memory_file(name: &str) -> OwnedFd {
     memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap()
 }
 
