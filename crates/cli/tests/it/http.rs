@@ -12,6 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// An answer that is being read.
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    /// Lines of the head, in lower case.
+    headers: Vec<String>,
     reader: BufReader<TcpStream>,
     chunked: bool,
 }
@@ -36,17 +38,38 @@ pub(crate) fn send(port: u16, method: &str, path: &str, body: Option<&Value>) ->
         .and_then(|code| code.parse().ok())
         .expect("a status");
     let mut chunked = false;
+    let mut headers = Vec::new();
     loop {
         let header = line(&mut reader).to_lowercase();
         if header.is_empty() {
             break;
         }
         chunked |= header == "transfer-encoding: chunked";
+        headers.push(header);
     }
     Answer {
         status,
+        headers,
         reader,
         chunked,
+    }
+}
+
+/// Sends a request, reads so many lines of the answer, and leaves.
+#[cfg(feature = "fault-injection")]
+pub(crate) fn leave(port: u16, body: &Value, lines: usize) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = body.to_string();
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("send the head");
+    stream.write_all(body.as_bytes()).expect("send the body");
+    let mut reader = BufReader::new(stream);
+    for _ in 0..lines {
+        line(&mut reader);
     }
 }
 
@@ -57,6 +80,14 @@ fn line(reader: &mut BufReader<TcpStream>) -> String {
 }
 
 impl Answer {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found =
+            |line: &'_ String| line.starts_with(name) && line[name.len()..].starts_with(": ");
+        let line = self.headers.iter().find(|line| found(line))?;
+        Some(&line[name.len() + 2..])
+    }
+
     /// The next chunk; `None` at the proper end of a chunked body.
     fn chunk(&mut self) -> Option<Vec<u8>> {
         let size = usize::from_str_radix(&line(&mut self.reader), 16).expect("a chunk size");

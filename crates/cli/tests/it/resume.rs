@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, long_prompt};
 
 /// Events without what differs between two runs by nature.
-fn stripped(events: Vec<String>) -> Vec<Value> {
+pub(crate) fn stripped(events: Vec<String>) -> Vec<Value> {
     let strip = |event: String| match serde_json::from_str::<Value>(&event) {
         Ok(mut event) => {
             if let Some(object) = event.as_object_mut() {

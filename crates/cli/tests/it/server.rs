@@ -99,6 +99,14 @@ impl Server {
         value.unwrap_or_else(|| panic!("no {name} with {label} in\n{text}"))
     }
 
+    /// Orders a fault, as `relight inject` does.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn inject(&self, order: Value) {
+        let answer = self.post("/v1/faults/inject", &order);
+        let status = answer.status;
+        assert_eq!(status, 200, "{order}: {}", answer.text());
+    }
+
     pub(crate) fn engine_pid(&self) -> Pid {
         let health = self.get("/health").json();
         let pid = health["engine"]["pid"]
