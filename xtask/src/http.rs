@@ -65,11 +65,28 @@ impl Client {
             body: String::new(),
         };
         if exchange.is_event_stream {
-            stream.events = exchange.read_events()?;
+            exchange.read_events(|event| {
+                stream.events.push(event);
+                Ok(())
+            })?;
         } else {
             stream.body = exchange.read_body()?;
         }
         Ok(stream)
+    }
+
+    /// The status of a POST whose events are looked at as they come; other bodies are dropped.
+    pub(crate) fn follow(
+        &self,
+        path: &str,
+        body: &Value,
+        on_event: impl FnMut(Event) -> Result<()>,
+    ) -> Result<u16> {
+        let mut exchange = self.send(&format!("POST {path} HTTP/1.1\r\n"), &body.to_string())?;
+        if exchange.is_event_stream {
+            exchange.read_events(on_event)?;
+        }
+        Ok(exchange.status)
     }
 
     fn send(&self, request_line: &str, body: &str) -> Result<Exchange> {
@@ -168,12 +185,11 @@ impl Exchange {
         Ok((length > 0).then_some(chunk))
     }
 
-    fn read_events(&mut self) -> Result<Vec<Event>> {
+    fn read_events(&mut self, mut on_event: impl FnMut(Event) -> Result<()>) -> Result<()> {
         ensure!(
             self.is_chunked,
             "an event stream that ends with the connection cannot be told from a cut one"
         );
-        let mut events = Vec::new();
         let mut pending = Vec::new();
         while let Some(chunk) = self.read_chunk()? {
             let at = now();
@@ -181,11 +197,11 @@ impl Exchange {
             while let Some(end) = pending.windows(2).position(|pair| pair == b"\n\n") {
                 let event: Vec<u8> = pending.drain(..end + 2).collect();
                 if let Some(data) = event_data(&String::from_utf8(event)?) {
-                    events.push(Event { at, data });
+                    on_event(Event { at, data })?;
                 }
             }
         }
-        Ok(events)
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ mod http;
 mod load;
 mod oracle;
 mod python;
+mod recovery;
 mod server;
 mod setup;
 mod terminal;
@@ -47,6 +48,8 @@ enum Command {
         #[arg(long)]
         llama_library: Option<PathBuf>,
     },
+    /// Measure the pause that a killed engine makes, and write docs/performance.md.
+    Recovery(recovery::Options),
     /// Fetch the test models and install the clients that the tests use.
     Setup,
     /// Set up and run every check.
@@ -73,6 +76,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Bench(options) => bench::run(&workspace, options),
         Command::Oracle { llama_library } => oracle::run_all(&workspace, llama_library.clone()),
+        Command::Recovery(options) => recovery::measure(&workspace, options),
         Command::Setup => setup::run(&workspace),
         Command::Test { steps } => gate::run_all(&workspace, steps),
         Command::Tidy => tidy::run(&workspace),

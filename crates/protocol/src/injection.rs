@@ -39,6 +39,8 @@ pub enum Blow {
     /// The place reports an error: out of memory for a request, a failed device for a step.
     Error,
     Abort,
+    /// SIGKILL.
+    Kill,
     Segfault,
     StackOverflow,
     /// An allocation that cannot be had.

@@ -8,7 +8,7 @@ pub(crate) struct InjectArgs {
     /// Where: load, command, prepare, admit, sample, detokenize, emit, shared, confirm, logits,
     /// pipe, handler or stream
     pub(crate) place: String,
-    /// What: panic, error, abort, segfault, stack-overflow, exhaust, exit, hang, pause,
+    /// What: panic, error, abort, kill, segfault, stack-overflow, exhaust, exit, hang, pause,
     /// non-finite, garbage, cut, wrong-id, repeat or skip
     pub(crate) blow: String,
     /// Only for requests with this text in their prompt

@@ -89,10 +89,8 @@ fn strike(place: Place, blow: Blow) -> Option<Blow> {
     match blow {
         Blow::Panic => panic!("ordered at {place:?}"),
         Blow::Abort => std::process::abort(),
-        Blow::Segfault => loop {
-            // Rust's own handler, which looks for stack overflows, lets the first one go.
-            rustix::process::kill_process(rustix::process::getpid(), Signal::SEGV).ok();
-        },
+        Blow::Kill => signal_for_ever(Signal::KILL),
+        Blow::Segfault => signal_for_ever(Signal::SEGV),
         Blow::StackOverflow => {
             black_box(deep(u64::MAX));
         }
@@ -115,6 +113,13 @@ fn strike(place: Place, blow: Blow) -> Option<Blow> {
         | Blow::Skip => return Some(blow),
     }
     None
+}
+
+/// Rust's own handler of SIGSEGV, which looks for stack overflows, lets the first one go.
+fn signal_for_ever(signal: Signal) -> ! {
+    loop {
+        rustix::process::kill_process(rustix::process::getpid(), signal).ok();
+    }
 }
 
 fn deep(levels: u64) -> u64 {

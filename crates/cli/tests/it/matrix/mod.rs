@@ -7,6 +7,7 @@ mod chorus;
 mod clients;
 mod deaths;
 mod private;
+mod sweep;
 
 use serde_json::{Value, json};
 
