@@ -48,6 +48,13 @@ enum Command {
         #[arg(long)]
         llama_library: Option<PathBuf>,
     },
+    /// Mixed faults, cancels and long answers against a real server, from a seed.
+    Chaos {
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value_t = 2000)]
+        requests: u64,
+    },
     /// Measure the pause that a killed engine makes, and write docs/performance.md.
     Recovery(recovery::Options),
     /// Fetch the test models and install the clients that the tests use.
@@ -76,9 +83,22 @@ fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Bench(options) => bench::run(&workspace, options),
         Command::Oracle { llama_library } => oracle::run_all(&workspace, llama_library.clone()),
+        Command::Chaos { seed, requests } => chaos(&workspace, *seed, *requests),
         Command::Recovery(options) => recovery::measure(&workspace, options),
         Command::Setup => setup::run(&workspace),
         Command::Test { steps } => gate::run_all(&workspace, steps),
         Command::Tidy => tidy::run(&workspace),
     }
+}
+
+/// Runs the churn of the fault matrix for as long as is asked.
+fn chaos(workspace: &Workspace, seed: u64, requests: u64) -> anyhow::Result<()> {
+    let mut cargo = workspace.cargo();
+    cargo.args(["test", "--quiet", "-p", "relight-cli", "--test", "it"]);
+    cargo.args(["--features", "fault-injection", "matrix::churn"]);
+    cargo.args(["--", "--nocapture"]);
+    cargo.env("RELIGHT_CHAOS_SEED", seed.to_string());
+    cargo.env("RELIGHT_CHAOS_REQUESTS", requests.to_string());
+    cargo.env("RELIGHT_LOG", "error");
+    terminal::run(&mut cargo)
 }

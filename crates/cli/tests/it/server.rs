@@ -119,6 +119,12 @@ impl Server {
         kill_process(self.engine_pid(), Signal::KILL).expect("kill the engine");
     }
 
+    /// Process of the front.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn pid(&self) -> i32 {
+        Pid::from_child(&self.child).as_raw_pid()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("signal the front");
     }

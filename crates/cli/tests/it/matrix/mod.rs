@@ -4,6 +4,7 @@
 
 mod blame;
 mod chorus;
+mod churn;
 mod clients;
 mod deaths;
 mod private;
