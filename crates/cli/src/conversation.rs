@@ -178,7 +178,7 @@ fn message(role: &str, content: &str) -> serde_json::Value {
 async fn answer(handle: &Handle, request: Request, out: &mut dyn Write) -> Result<Answer> {
     let mut stream = match handle.submit(request).await {
         Ok(stream) => stream,
-        Err(fault) => return Ok(Answer::Failed(fault)),
+        Err(failure) => return Ok(Answer::Failed(failure.fault)),
     };
     let mut text = String::new();
     loop {
@@ -211,7 +211,7 @@ fn take(
         }
         Some(StreamEvent::Accepted { .. }) => return Ok(None),
         Some(StreamEvent::Finished(_)) => return Ok(Some(Answer::Whole(std::mem::take(text)))),
-        Some(StreamEvent::Failed(fault)) => return Ok(Some(Answer::Failed(fault))),
+        Some(StreamEvent::Failed(failure)) => return Ok(Some(Answer::Failed(failure.fault))),
         None => return Ok(Some(Answer::Failed(Fault::EngineUnavailable))),
     };
     text.push_str(&piece);

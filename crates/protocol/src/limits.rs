@@ -89,12 +89,17 @@ pub const TEXT_TAIL_BYTES_MAX: usize = 4096;
 /// Requests remembered as guilty, and for how long each.
 pub const QUARANTINED_MAX: usize = 1024;
 pub const QUARANTINE_MS: u64 = 600_000;
-/// Deaths of the engine with only this request in it before it is quarantined.
-pub const DEATHS_ALONE_MAX: u32 = 2;
 /// How long an engine may be at one thing, unless told otherwise, plus `HANG_FACTOR` times what
 /// its own cost model predicts for that thing.
 pub const HANG_TIMEOUT_MS: u64 = 5_000;
+pub const HANG_TIMEOUT_MS_MAX: u64 = 3_600_000;
 pub const HANG_FACTOR: u64 = 10;
+/// Most that one look at the flight recorder adds to the age of what it finds unchanged: who
+/// could not look does not know what happened meanwhile.
+pub const LOOK_MS_MAX: u64 = 5 * SUPERVISOR_TICK_MS;
+/// After an engine was killed for want of memory the next ones get half as many requests, and
+/// one more for each time that passes like this.
+pub const ADMISSION_RAISE_MS: u64 = 60_000;
 /// Longest report of a panic that goes into a fault's record.
 pub const REPORT_BYTES_MAX: usize = 8 << 10;
 /// Faults that are remembered.
@@ -130,6 +135,7 @@ const _: () = assert!(
 );
 const _: () = assert!(2 * STOP_STRING_BYTES_MAX <= TEXT_TAIL_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX < LEDGER_BYTES_MAX);
-const _: () = assert!(HANG_TIMEOUT_MS > SUPERVISOR_TICK_MS);
+const _: () = assert!(HANG_TIMEOUT_MS > LOOK_MS_MAX);
+const _: () = assert!(HANG_TIMEOUT_MS <= HANG_TIMEOUT_MS_MAX);
 const _: () = assert!(RETRY_AFTER_S_MIN <= RETRY_AFTER_S_MAX);
 const _: () = assert!(RESTART_BACKOFF_MS_MIN <= RESTART_BACKOFF_MS_MAX);

@@ -76,7 +76,7 @@ impl App {
             | Status::Failed
             | Status::Draining
             | Status::Stopped => Failure::Failed {
-                fault: Fault::EngineUnavailable,
+                failure: Fault::EngineUnavailable.into(),
                 prompt_param: None,
             },
         }

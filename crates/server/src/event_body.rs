@@ -145,10 +145,10 @@ impl EventBody {
 
     fn take(&mut self, progress: Progress) {
         injected::stream();
-        if let Progress::Failed(fault) = progress {
-            tracing::warn!(request_id = self.request_id, %fault, "a stream failed");
+        if let Progress::Failed(failure) = progress {
+            tracing::warn!(request_id = self.request_id, %failure, "a stream failed");
             self.fail(&Failure::Failed {
-                fault,
+                failure,
                 prompt_param: Some(self.prompt_param),
             });
             return;

@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use relight_protocol::limits::{RETRY_AFTER_S_MAX, RETRY_AFTER_S_MIN};
 use relight_protocol::{Fault, Overload};
+use relight_supervisor::RequestFailure;
 use serde_json::{Map, Value, json};
 
 use crate::refusal::Refusal;
@@ -15,9 +16,9 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// `prompt_param` is the field that holds the prompt in the client's dialect.
-    #[error("{fault}")]
+    #[error("{failure}")]
     Failed {
-        fault: Fault,
+        failure: RequestFailure,
         prompt_param: Option<&'static str>,
     },
 }
@@ -65,10 +66,18 @@ const fn later(code: &'static str, seconds: u32) -> Status {
     }
 }
 
-/// The status of a request that failed further down.
+/// The status of a request that failed further down. Contained faults may pass; a request that
+/// was proven guilty fails the same way again.
 #[deny(clippy::wildcard_enum_match_arm)]
-pub(crate) fn status_of(fault: &Fault) -> Status {
-    match fault {
+pub(crate) fn status_of(failure: &RequestFailure) -> Status {
+    let contained = |code| {
+        if failure.guilty {
+            never(StatusCode::INTERNAL_SERVER_ERROR, SERVER, code)
+        } else {
+            later(code, RETRY_AFTER_S_MIN)
+        }
+    };
+    match &failure.fault {
         Fault::InvalidRequest { .. } => never(StatusCode::BAD_REQUEST, INVALID, "invalid_value"),
         Fault::ContextFull { .. } => {
             never(StatusCode::BAD_REQUEST, INVALID, "context_length_exceeded")
@@ -96,15 +105,9 @@ pub(crate) fn status_of(fault: &Fault) -> Status {
             INVALID,
             "request_quarantined",
         ),
-        Fault::NonFiniteLogits => never(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            SERVER,
-            "non_finite_logits",
-        ),
-        Fault::OutOfMemory => later("insufficient_memory", 2),
-        Fault::Internal { .. } => {
-            never(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "internal_error")
-        }
+        Fault::NonFiniteLogits => contained("non_finite_logits"),
+        Fault::OutOfMemory => contained("insufficient_memory"),
+        Fault::Internal { .. } => contained("internal_error"),
     }
 }
 
@@ -152,7 +155,7 @@ impl Failure {
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Refused(refusal) => status_of_refusal(refusal),
-            Self::Failed { fault, .. } => status_of(fault),
+            Self::Failed { failure, .. } => status_of(failure),
         }
     }
 
@@ -160,14 +163,13 @@ impl Failure {
         match self {
             Self::Refused(refusal) => refusal.param(),
             Self::Failed {
-                fault: Fault::InvalidRequest { param, .. },
-                ..
-            } => param.as_deref(),
-            Self::Failed {
-                fault: Fault::ContextFull { .. },
+                failure,
                 prompt_param,
-            } => *prompt_param,
-            Self::Failed { .. } => None,
+            } => match &failure.fault {
+                Fault::InvalidRequest { param, .. } => param.as_deref(),
+                Fault::ContextFull { .. } => *prompt_param,
+                _ => None,
+            },
         }
     }
 
@@ -183,17 +185,18 @@ impl Failure {
         error.insert("request_id".to_owned(), request_id.into());
         let retryable = status.retry != Retry::Never;
         error.insert("retryable".to_owned(), retryable.into());
-        if let Self::Failed {
-            fault:
-                Fault::ContextFull {
-                    prompt_tokens,
-                    context_tokens,
-                },
-            ..
-        } = self
-        {
-            error.insert("n_prompt_tokens".to_owned(), (*prompt_tokens).into());
-            error.insert("n_ctx".to_owned(), (*context_tokens).into());
+        if let Self::Failed { failure, .. } = self {
+            if let Some(fault_id) = failure.fault_id {
+                error.insert("fault_id".to_owned(), fault_id.to_string().into());
+            }
+            if let Fault::ContextFull {
+                prompt_tokens,
+                context_tokens,
+            } = failure.fault
+            {
+                error.insert("n_prompt_tokens".to_owned(), prompt_tokens.into());
+                error.insert("n_ctx".to_owned(), context_tokens.into());
+            }
         }
         if let Some(partial) = partial {
             error.insert("partial".to_owned(), partial);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use relight_protocol::{ChoiceFinished, Delta, Fault, FinishReason, Request, Usage};
-use relight_supervisor::StreamEvent;
+use relight_supervisor::{RequestFailure, StreamEvent};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout};
 
@@ -34,7 +34,7 @@ pub(crate) enum Progress {
     /// All choices of all prompts are complete. The last event.
     Finished(Usage),
     /// The request failed as a whole. The last event.
-    Failed(Fault),
+    Failed(RequestFailure),
 }
 
 /// What is known of one choice.
@@ -81,7 +81,7 @@ impl Generation {
         service: &dyn Service,
         requests: Vec<Request>,
         metrics: Arc<Metrics>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, RequestFailure> {
         let arrived = Instant::now();
         let choices = requests.first().map_or(1, |first| first.choices);
         let mut streams = Vec::with_capacity(requests.len());
@@ -109,12 +109,12 @@ impl Generation {
     ///
     /// # Errors
     /// If the request failed by then.
-    pub(crate) async fn settle(&mut self, wait: Duration) -> Result<bool, Fault> {
+    pub(crate) async fn settle(&mut self, wait: Duration) -> Result<bool, RequestFailure> {
         // Accepted prompts keep what they generate meanwhile in the bounded buffers of their
         // streams.
         while self.unaccepted.contains(&true) {
             match poll_fn(|cx| self.poll_streams(cx, Look::AtUnaccepted)).await {
-                Progress::Failed(fault) => return Err(fault),
+                Progress::Failed(failure) => return Err(failure),
                 progress => self.early.push_back(progress),
             }
         }
@@ -122,7 +122,7 @@ impl Generation {
             return Ok(true);
         }
         match timeout(wait, poll_fn(|cx| self.poll_streams(cx, Look::AtAll))).await {
-            Ok(Progress::Failed(fault)) => Err(fault),
+            Ok(Progress::Failed(failure)) => Err(failure),
             Ok(progress) => {
                 self.early.push_back(progress);
                 Ok(true)
@@ -177,9 +177,9 @@ impl Generation {
     fn checked(&mut self, prompt: usize, event: Option<StreamEvent>) -> StreamEvent {
         let unaccepted = self.unaccepted.get_mut(prompt);
         let is_first = unaccepted.is_some_and(std::mem::take);
-        let broken = StreamEvent::Failed(Fault::EngineUnavailable);
+        let broken = StreamEvent::Failed(Fault::EngineUnavailable.into());
         match event {
-            Some(StreamEvent::Failed(fault)) => StreamEvent::Failed(fault),
+            Some(StreamEvent::Failed(failure)) => StreamEvent::Failed(failure),
             Some(event) if is_first == matches!(event, StreamEvent::Accepted { .. }) => event,
             Some(_) | None => {
                 tracing::error!(prompt, "a stream of events broke its promise");
@@ -210,10 +210,10 @@ impl Generation {
                 Some(Progress::ChoiceFinished { choice, finished })
             }
             StreamEvent::Finished(usage) => self.note_finished(prompt, usage),
-            StreamEvent::Failed(fault) => {
+            StreamEvent::Failed(failure) => {
                 self.streams.clear();
                 self.ended = true;
-                Some(Progress::Failed(fault))
+                Some(Progress::Failed(failure))
             }
         }
     }

@@ -6,8 +6,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use relight_protocol::{Fault, ModelCard, Request};
-use relight_supervisor::{Handle, Health, RequestStream, Snapshot, StreamEvent};
+use relight_protocol::{ModelCard, Request};
+use relight_supervisor::{Handle, Health, RequestFailure, RequestStream, Snapshot, StreamEvent};
 
 /// The events of one submitted request. Dropping it cancels the request.
 pub trait EventStream: Send {
@@ -17,7 +17,7 @@ pub trait EventStream: Send {
 
 /// A request on its way to being taken. Dropping it withdraws the request.
 pub type Submitting<'a> =
-    Pin<Box<dyn Future<Output = Result<Box<dyn EventStream>, Fault>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Box<dyn EventStream>, RequestFailure>> + Send + 'a>>;
 
 /// What the server needs from behind it.
 pub trait Service: Send + Sync {

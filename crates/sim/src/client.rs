@@ -171,8 +171,8 @@ impl<'a> Client<'a> {
                     && usage.cached_tokens <= usage.prompt_tokens;
                 ensure(is_same, "another usage")
             }
-            StreamEvent::Failed(fault) => {
-                self.stage = Stage::Failed(fault.clone());
+            StreamEvent::Failed(failure) => {
+                self.stage = Stage::Failed(failure.fault.clone());
                 Ok(())
             }
         }

@@ -58,7 +58,7 @@ impl World<'_> {
                     client.stage = Stage::Open;
                 }
             }
-            Action::Refuse { id, fault } => self.refused(id, &fault),
+            Action::Refuse { id, failure } => self.refused(id, &failure.fault),
             Action::Deliver { id, event } => return self.deliver(id, &event),
             Action::Stop { report } => self.stopped = Some(report),
         }
@@ -149,8 +149,8 @@ impl World<'_> {
         if let Err(what) = client.take(event) {
             self.ambient.breach(format_args!("{id}: {what}: {event:?}"));
         }
-        if let StreamEvent::Failed(fault) = event {
-            self.judge_failure(id, fault);
+        if let StreamEvent::Failed(failure) = event {
+            self.judge_failure(id, &failure.fault);
         }
         None
     }

@@ -128,7 +128,7 @@ impl<'a> World<'a> {
 
     /// From the start to the end of everything.
     pub(crate) fn run(&mut self) {
-        self.feed(Input::Start);
+        self.feed(Input::Start { unix_ms: 0 });
         while self.stopped.is_none() && self.ambient.breaches.is_empty() {
             let Some(happening) = self.ambient.agenda.advance() else {
                 break;
@@ -231,7 +231,8 @@ impl<'a> World<'a> {
             let open = self.clients.iter_mut().filter(|client| client.is_open());
             open.for_each(|client| client.strikes += 1);
         }
-        self.feed_and_tick(Input::EngineExited { engine, exit });
+        let end = Box::new(exit.into());
+        self.feed_and_tick(Input::EngineExited { engine, end });
     }
 
     /// Bytes of the engine have come.

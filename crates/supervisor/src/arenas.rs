@@ -6,8 +6,10 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use relight_protocol::ArenaFds;
 use relight_protocol::recorder::RECORDER_BYTES;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::{pread, pwrite};
 
 use crate::config::StartError;
+use crate::lanes::Lanes;
 
 /// Weights and key/value state, empty until an engine sizes them, and the flight recorder.
 #[derive(Debug)]
@@ -47,6 +49,26 @@ impl Arenas {
             weights: self.weights.as_raw_fd(),
             kv: self.kv.as_raw_fd(),
             recorder: self.recorder.as_raw_fd(),
+        }
+    }
+
+    /// What the flight recorder says now; `None` if it cannot be read.
+    pub(crate) fn lanes(&self) -> Option<Lanes> {
+        let mut bytes = [0; RECORDER_BYTES];
+        match pread(&self.recorder, &mut bytes, 0) {
+            Ok(RECORDER_BYTES) => Some(Lanes::decode(&bytes)),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "the flight recorder cannot be read");
+                None
+            }
+        }
+    }
+
+    /// What a dead engine was at says nothing about the next one.
+    pub(crate) fn clear_recorder(&self) {
+        if let Err(error) = pwrite(&self.recorder, &[0; RECORDER_BYTES], 0) {
+            tracing::warn!(%error, "the flight recorder cannot be cleared");
         }
     }
 }

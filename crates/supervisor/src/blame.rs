@@ -1,12 +1,20 @@
-//! Who is at fault when an engine dies. So far: a request that was alone in it. Deaths with
-//! several requests on board blame nobody; the restart budget bounds what they can cost.
+//! Who is at fault when an engine dies or a generator latches.
+//!
+//! The flight recorder tells whose work was being done. All of these are suspects: that is
+//! the first strike. Then innocents go on together, and suspects are tried one at a time
+//! beside them, newcomers first. One that gets further than it had come is cleared; one in
+//! whose trial the engine dies again is guilty. So a killer costs two deaths, and nobody
+//! fails for another's fault.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::Arc;
 
-use relight_protocol::{Fault, Request, frame, limits};
+use relight_protocol::recorder::Participant;
+use relight_protocol::{Fault, Request, RequestId, frame, limits};
 
-use crate::ledger::Entry;
+use crate::faults::FaultId;
+use crate::lanes::Lanes;
 
 /// What makes two requests the same for the purpose of blame: the canonical request without
 /// its seed, so that a retry of the same body is recognised.
@@ -37,49 +45,93 @@ impl Fingerprint {
     }
 }
 
+/// A request has been there when an engine died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Suspicion {
+    /// Tokens committed for it by then.
+    pub(crate) tokens_at_death: u64,
+    /// It had not come through a step: the first to be tried.
+    pub(crate) is_newcomer: bool,
+}
+
+/// Who of those `aboard` may have ended the engine. Without a record that can be read, all.
+pub(crate) fn suspects(lanes: Option<&Lanes>, aboard: &[RequestId]) -> Vec<Participant> {
+    match lanes.filter(|lanes| !lanes.is_torn()) {
+        Some(lanes) => {
+            let mut participants = lanes.participants();
+            participants.retain(|participant| aboard.contains(&participant.request));
+            participants
+        }
+        None => aboard
+            .iter()
+            .map(|request| Participant {
+                request: *request,
+                is_new: false,
+            })
+            .collect(),
+    }
+}
+
+/// One sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    /// Of the guilty request.
+    pub(crate) hash: u64,
+    pub(crate) until_ms: u64,
+    pub(crate) fault_id: FaultId,
+}
+
 /// Requests that are refused for a while because they have killed engines.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// Hash of the fingerprint to the end of its sentence.
-    until_ms: BTreeMap<u64, u64>,
+    /// By hash of the fingerprint.
+    sentences: BTreeMap<u64, Sentence>,
+    /// `None` if there is something new.
+    published: Option<Arc<[Sentence]>>,
 }
 
 impl Quarantine {
     /// Refuses this fingerprint from now on, for `QUARANTINE_MS`.
-    pub(crate) fn add(&mut self, fingerprint: Fingerprint, now_ms: u64) {
-        self.until_ms.retain(|_hash, until_ms| *until_ms > now_ms);
-        if self.until_ms.len() >= limits::QUARANTINED_MAX {
-            let oldest = self
-                .until_ms
-                .iter()
-                .min_by_key(|(_hash, until_ms)| **until_ms);
-            if let Some(hash) = oldest.map(|(hash, _until_ms)| *hash) {
-                self.until_ms.remove(&hash);
+    pub(crate) fn add(&mut self, fingerprint: Fingerprint, fault_id: FaultId, now_ms: u64) {
+        self.sentences
+            .retain(|_hash, sentence| sentence.until_ms > now_ms);
+        if self.sentences.len() >= limits::QUARANTINED_MAX {
+            let oldest = self.sentences.values().min_by_key(|one| one.until_ms);
+            if let Some(hash) = oldest.map(|sentence| sentence.hash) {
+                self.sentences.remove(&hash);
             }
         }
-        let until_ms = now_ms.saturating_add(limits::QUARANTINE_MS);
-        self.until_ms.insert(fingerprint.hash, until_ms);
+        let hash = fingerprint.hash;
+        let sentence = Sentence {
+            hash,
+            until_ms: now_ms.saturating_add(limits::QUARANTINE_MS),
+            fault_id,
+        };
+        self.sentences.insert(hash, sentence);
+        self.published = None;
     }
 
-    /// Whether this fingerprint is refused now.
-    pub(crate) fn holds(&self, fingerprint: Fingerprint, now_ms: u64) -> bool {
-        self.until_ms
-            .get(&fingerprint.hash)
-            .is_some_and(|until_ms| *until_ms > now_ms)
+    /// The record of the verdict, if this fingerprint is refused now.
+    pub(crate) fn holds(&self, fingerprint: Fingerprint, now_ms: u64) -> Option<FaultId> {
+        let sentence = self.sentences.get(&fingerprint.hash)?;
+        (sentence.until_ms > now_ms).then_some(sentence.fault_id)
     }
-}
 
-/// Notes on the only request of a dead engine that the engine died with it, and says whether
-/// it is guilty by now. A request that got further since the last death starts afresh: a
-/// killer kills at the same place, while engines that are shot from outside die anywhere.
-pub(crate) fn convict(only: &mut Entry) -> bool {
-    let tokens = only.tokens_committed();
-    if tokens > only.tokens_at_death {
-        only.deaths_alone = 0;
+    /// Ends one sentence, or all. How many there were.
+    pub(crate) fn lift(&mut self, hash: Option<u64>) -> usize {
+        let before = self.sentences.len();
+        self.sentences
+            .retain(|of, _sentence| hash.is_some_and(|hash| hash != *of));
+        self.published = None;
+        before.saturating_sub(self.sentences.len())
     }
-    only.tokens_at_death = tokens;
-    only.deaths_alone = only.deaths_alone.saturating_add(1);
-    only.deaths_alone >= limits::DEATHS_ALONE_MAX
+
+    /// All sentences, those that have ended by themselves perhaps among them.
+    pub(crate) fn publish(&mut self) -> Arc<[Sentence]> {
+        let sentences = &self.sentences;
+        let all = || sentences.values().copied().collect();
+        Arc::clone(self.published.get_or_insert_with(all))
+    }
 }
 
 #[cfg(test)]

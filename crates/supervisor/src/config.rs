@@ -30,7 +30,8 @@ impl EngineCommand {
     }
 }
 
-/// Bounds that an operator may tighten; the defaults are the maxima of `limits`.
+/// Bounds that an operator may change; the defaults are those of `limits`, and all but the
+/// hang timeout can only be tightened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Requests that wait in the front.
@@ -43,6 +44,9 @@ pub struct Bounds {
     pub reader_events_max: usize,
     /// How long an engine may take to say hello, in milliseconds.
     pub hello_ms_max: u64,
+    /// How long an engine may be at one thing, in milliseconds, besides what that thing is
+    /// predicted to take.
+    pub hang_timeout_ms: u64,
 }
 
 impl Default for Bounds {
@@ -53,6 +57,7 @@ impl Default for Bounds {
             queue_age_ms_max: limits::QUEUE_AGE_MS_MAX,
             reader_events_max: limits::READER_EVENTS_MAX,
             hello_ms_max: limits::HELLO_MS_MAX,
+            hang_timeout_ms: limits::HANG_TIMEOUT_MS,
         }
     }
 }
@@ -68,6 +73,9 @@ impl Bounds {
             queue_age_ms_max: self.queue_age_ms_max.min(most.queue_age_ms_max),
             reader_events_max: self.reader_events_max.clamp(1, most.reader_events_max),
             hello_ms_max: self.hello_ms_max.clamp(1, most.hello_ms_max),
+            hang_timeout_ms: self
+                .hang_timeout_ms
+                .clamp(2 * limits::SUPERVISOR_TICK_MS, limits::HANG_TIMEOUT_MS_MAX),
         }
     }
 }

@@ -7,7 +7,7 @@
 //!   Waiting ──────> Starting ──> Loading ──> Serving
 //!      ▲  death, within budget      │  │         │ death: every request that the engine
 //!      ├────────────────────────────┴──│─────────┤ had waits for the next one, in order
-//!      │   violation: killed, Dying until reaped │
+//!      │   lie or hang: killed, Dying until reaped
 //!      │                               │ LoadFailed: Refused, for good
 //!      └── death past the budget: Failed, then probes
 //! ```
@@ -18,27 +18,37 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use relight_protocol::{
-    Command, EngineConfig, Event, Fault, FrameError, ModelCard, Request, RequestId, limits,
+    Command, EngineConfig, Event, FrameError, ModelCard, Request, RequestId, limits,
 };
 
-use crate::blame::{Fingerprint, Quarantine};
+use crate::blame::{Fingerprint, Quarantine, Sentence};
 use crate::config::Bounds;
+use crate::faults::{FaultLog, FaultRecord};
 use crate::handle::DrainReport;
+use crate::lanes::Lanes;
 use crate::ledger::Ledger;
 use crate::restart_budget::RestartBudget;
-use crate::stream::StreamEvent;
+use crate::stream::{RequestFailure, StreamEvent};
 
+mod admission;
 #[cfg(test)]
 mod bench;
 mod death;
+mod dispatch;
+mod drain;
 mod lifecycle;
 mod policy;
 mod record;
+mod recovery;
 mod requests;
+mod watchdog;
 
-pub use death::{Cause, Exit};
+use admission::Admission;
+pub use death::{Cause, EngineEnd, Exit};
+use drain::Drain;
 use lifecycle::EngineState;
 use record::Record;
+use watchdog::Watchdog;
 
 /// Which engine, counted from 1. What an engine says after its end is ignored by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +58,11 @@ pub struct EngineNumber(pub u64);
 #[derive(Clone, Debug)]
 pub enum Input {
     /// Once, first.
-    Start,
+    Start {
+        /// The wall clock at the core's time zero, in milliseconds since 1970. It only stamps
+        /// fault records.
+        unix_ms: u64,
+    },
     Submit {
         id: RequestId,
         request: Box<Request>,
@@ -86,7 +100,12 @@ pub enum Input {
     /// Reaped, and everything it had written has been handed in.
     EngineExited {
         engine: EngineNumber,
-        exit: Exit,
+        end: Box<EngineEnd>,
+    },
+    /// What the flight recorder says now; at every tick while an engine is up.
+    Looked {
+        engine: EngineNumber,
+        lanes: Box<Lanes>,
     },
     /// Time has passed: at least at every deadline, and every `SUPERVISOR_TICK_MS`.
     Tick,
@@ -120,7 +139,7 @@ pub enum Action {
     /// The request is not in the ledger and will not be.
     Refuse {
         id: RequestId,
-        fault: Fault,
+        failure: RequestFailure,
     },
     Deliver {
         id: RequestId,
@@ -148,36 +167,38 @@ pub struct Core {
     /// The budget is exhausted; the next engine that gets ready ends this.
     probing: bool,
     budget: RestartBudget,
+    admission: Admission,
+    watchdog: Watchdog,
     quarantine: Quarantine,
+    /// Open requests under suspicion.
+    suspects: BTreeSet<RequestId>,
+    /// The suspect that an engine has.
+    on_trial: Option<RequestId>,
+    /// How many in `waiting` have never been given to an engine.
+    queue_depth: usize,
     drain: Option<Drain>,
     /// Smallest id given to the engine that is up.
     oldest_sent: Option<RequestId>,
     /// Largest id ever submitted.
     newest_id: RequestId,
     record: Record,
+    faults: FaultLog,
+    ticked_ms: u64,
     actions: Vec<Action>,
     /// What every engine is told to do wrong.
     #[cfg(feature = "fault-injection")]
     injections: Vec<relight_protocol::injection::Injection>,
 }
 
-/// A shutdown that has begun.
-#[derive(Clone, Copy, Debug)]
-struct Drain {
-    by_ms: u64,
-    /// Requests cut short.
-    failed: usize,
-    /// The engine had to be killed, or ended badly.
-    forced: bool,
-}
-
 impl Core {
     /// A core that has done nothing yet. `engine_config` goes to every engine.
     #[must_use]
     pub fn new(engine_config: EngineConfig, bounds: Bounds) -> Self {
+        let bounds = bounds.clamped();
         Self {
             engine_config,
-            bounds: bounds.clamped(),
+            admission: Admission::new(bounds.engine_requests_max),
+            bounds,
             ledger: Ledger::default(),
             waiting: BTreeSet::new(),
             engine: EngineNumber(0),
@@ -186,11 +207,17 @@ impl Core {
             card: None,
             probing: false,
             budget: RestartBudget::default(),
+            watchdog: Watchdog::default(),
             quarantine: Quarantine::default(),
+            suspects: BTreeSet::new(),
+            on_trial: None,
+            queue_depth: 0,
             drain: None,
             oldest_sent: None,
             newest_id: RequestId(0),
             record: Record::default(),
+            faults: FaultLog::default(),
+            ticked_ms: 0,
             actions: Vec::new(),
             #[cfg(feature = "fault-injection")]
             injections: Vec::new(),
@@ -200,8 +227,9 @@ impl Core {
     /// Takes one input in. Actions pile up until they are taken.
     pub fn handle(&mut self, now_ms: u64, input: Input) {
         self.record.now_ms = now_ms.max(self.record.now_ms);
+        self.faults.set_now(self.record.now_ms);
         match input {
-            Input::Start => self.start(),
+            Input::Start { unix_ms } => self.start(unix_ms),
             Input::Submit {
                 id,
                 request,
@@ -218,7 +246,8 @@ impl Core {
                     self.condemn(Cause::BadFrame(error));
                 }
             }
-            Input::EngineExited { engine, exit } => self.engine_exited(engine, exit),
+            Input::EngineExited { engine, end } => self.engine_exited(engine, *end),
+            Input::Looked { engine, lanes } => self.looked(engine, &lanes),
             Input::Tick => self.tick(),
             Input::Shutdown { drain_ms } => self.shutdown(drain_ms),
             #[cfg(feature = "fault-injection")]
@@ -234,7 +263,7 @@ impl Core {
     /// The time at which a `Tick` is needed at the latest.
     #[must_use]
     pub fn next_deadline_ms(&self) -> u64 {
-        let regular = self.now_ms().saturating_add(limits::SUPERVISOR_TICK_MS);
+        let regular = self.ticked_ms.saturating_add(limits::SUPERVISOR_TICK_MS);
         let drain = self.drain.map_or(u64::MAX, |drain| drain.by_ms);
         regular.min(self.state.deadline_ms()).min(drain)
     }
@@ -243,6 +272,20 @@ impl Core {
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The newest faults, oldest first.
+    pub fn faults(&mut self) -> Arc<[Arc<FaultRecord>]> {
+        self.faults.publish()
+    }
+
+    pub(crate) fn sentences(&mut self) -> Arc<[Sentence]> {
+        self.quarantine.publish()
+    }
+
+    /// Ends the quarantine of one fingerprint's hash, or all. How many there were.
+    pub fn lift(&mut self, hash: Option<u64>) -> usize {
+        self.quarantine.lift(hash)
     }
 
     fn now_ms(&self) -> u64 {

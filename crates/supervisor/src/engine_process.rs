@@ -146,7 +146,8 @@ impl EngineProcess {
             }
         };
         let engine = self.number;
-        inputs.push(Input::EngineExited { engine, exit });
+        let end = Box::new(exit.into());
+        inputs.push(Input::EngineExited { engine, end });
     }
 
     /// Writes what the pipe takes.

@@ -13,11 +13,13 @@ use relight_protocol::{Fault, ModelCard, Overload, Request, RequestId, limits};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::arenas::Arenas;
-use crate::blame::Fingerprint;
+use crate::blame::{Fingerprint, Sentence};
+use crate::clock::now;
 use crate::config::{StartError, SupervisorConfig};
+use crate::faults::{FaultId, FaultRecord};
 use crate::health::{Health, Snapshot, Status};
 use crate::shell;
-use crate::stream::{RequestStream, StreamSender};
+use crate::stream::{RequestFailure, RequestStream, StreamSender};
 
 /// From clients' tasks to the supervisor.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ pub(crate) struct Submission {
     pub(crate) request: Box<Request>,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) stream: StreamSender,
-    pub(crate) reply: oneshot::Sender<Result<(), Fault>>,
+    pub(crate) reply: oneshot::Sender<Result<(), RequestFailure>>,
 }
 
 /// From the handle's owner to the supervisor, past any queue.
@@ -45,6 +47,11 @@ pub(crate) enum Control {
     },
     #[cfg(feature = "fault-injection")]
     Inject(relight_protocol::injection::Injection),
+    /// Ends one quarantine, or all.
+    Lift {
+        fingerprint: Option<u64>,
+        reply: oneshot::Sender<usize>,
+    },
 }
 
 /// What the supervisor published last.
@@ -52,7 +59,11 @@ pub(crate) enum Control {
 pub(crate) struct Report {
     pub(crate) health: Health,
     pub(crate) snapshot: Snapshot,
+    pub(crate) faults: Arc<[Arc<FaultRecord>]>,
+    pub(crate) sentences: Arc<[Sentence]>,
     pub(crate) published: Instant,
+    /// The same on the core's clock.
+    pub(crate) published_ms: u64,
     /// Once an engine is of no use any more: why. Waiting for readiness ends then.
     pub(crate) hopeless: Option<Fault>,
 }
@@ -64,6 +75,16 @@ pub struct DrainReport {
     pub failed: usize,
     /// Whether nothing was cut short and the engine went by itself.
     pub clean: bool,
+}
+
+/// A request that is refused for a while, whoever sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuarantinedRequest {
+    /// Of the request without its seed; names it for `Handle::lift`.
+    pub fingerprint: u64,
+    pub left: Duration,
+    /// The record of the verdict, which may be forgotten by now.
+    pub fault_id: FaultId,
 }
 
 /// The way to start one.
@@ -84,7 +105,10 @@ impl Supervisor {
         let (report, reports) = watch::channel(Report {
             health: Health::default(),
             snapshot: Snapshot::default(),
+            faults: Arc::default(),
+            sentences: Arc::default(),
             published: now(),
+            published_ms: 0,
             hopeless: None,
         });
         let inlets = shell::Inlets { messages, controls };
@@ -136,7 +160,7 @@ impl Handle {
     ///
     /// # Errors
     /// The fault for which the request was refused; no engine has seen it then.
-    pub async fn submit(&self, request: Request) -> Result<RequestStream, Fault> {
+    pub async fn submit(&self, request: Request) -> Result<RequestStream, RequestFailure> {
         let fingerprint = Fingerprint::of(&request)?;
         let id = RequestId(self.ids.fetch_add(1, Ordering::Relaxed));
         // Both places are taken before anything is sent, so that a cancel always gets through.
@@ -155,8 +179,8 @@ impl Handle {
         })));
         match admitted.await {
             Ok(Ok(())) => Ok(requested),
-            Ok(Err(fault)) => Err(fault),
-            Err(_supervisor_gone) => Err(Fault::EngineUnavailable),
+            Ok(Err(failure)) => Err(failure),
+            Err(_supervisor_gone) => Err(Fault::EngineUnavailable.into()),
         }
     }
 
@@ -201,6 +225,45 @@ impl Handle {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.reports.borrow().snapshot.clone()
+    }
+
+    /// The newest faults, oldest first.
+    #[must_use]
+    pub fn faults(&self) -> Arc<[Arc<FaultRecord>]> {
+        Arc::clone(&self.reports.borrow().faults)
+    }
+
+    /// Requests that are refused now because they have ended engines.
+    #[must_use]
+    pub fn quarantined(&self) -> Vec<QuarantinedRequest> {
+        let (sentences, published, published_ms) = {
+            let report = self.reports.borrow();
+            let sentences = Arc::clone(&report.sentences);
+            (sentences, report.published, report.published_ms)
+        };
+        let age = now().saturating_duration_since(published);
+        let request = |sentence: &Sentence| QuarantinedRequest {
+            fingerprint: sentence.hash,
+            left: Duration::from_millis(sentence.until_ms.saturating_sub(published_ms))
+                .saturating_sub(age),
+            fault_id: sentence.fault_id,
+        };
+        let mut requests: Vec<_> = sentences.iter().map(request).collect();
+        requests.retain(|request| !request.left.is_zero());
+        requests
+    }
+
+    /// Ends the quarantine of one fingerprint, or of all with `None`. How many that were.
+    pub async fn lift(&self, fingerprint: Option<u64>) -> usize {
+        let (reply, lifted) = oneshot::channel();
+        match self
+            .control
+            .send(Control::Lift { fingerprint, reply })
+            .await
+        {
+            Ok(()) => lifted.await.unwrap_or(0),
+            Err(_supervisor_gone) => 0,
+        }
     }
 
     /// The model that is served, or was served last; `None` before the first load.
@@ -259,9 +322,3 @@ impl Handle {
 
 /// A report older than this means that the supervisor itself hangs: it publishes every tick.
 const REPORT_AGE_MAX: Duration = Duration::from_millis(limits::SUPERVISOR_TICK_MS * 20);
-
-/// The monotonic clock of this shell.
-#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}

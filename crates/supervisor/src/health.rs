@@ -67,8 +67,11 @@ pub struct Health {
     pub engine_pid: Option<u32>,
     /// Engines lost since the start.
     pub restarts: u64,
-    /// Faults of single requests contained within the last minute.
+    /// Faults that cost no engine, within the last minute: while there are any, the status is
+    /// degraded at best.
     pub recent_faults: u64,
+    /// All of them since the start.
+    pub contained_faults: u64,
     /// Time since a token was last committed; `None` before the first.
     pub last_generation_age: Option<Duration>,
     /// The last fault in words, and how long ago it was. It stays after recovery.
@@ -110,8 +113,12 @@ impl Recoveries {
 pub struct Snapshot {
     /// Counters summed over all engines so far; gauges of the engine that is up.
     pub stats: Stats,
-    /// Engines lost, by cause.
+    /// Engines lost, by cause; `hang` are those that the watchdog killed.
     pub restarts: BTreeMap<&'static str, u64>,
+    /// Generators replaced within their engine, by cause.
+    pub latches: BTreeMap<&'static str, u64>,
+    /// Faults that cost one request and nobody else anything, by phase.
+    pub contained: BTreeMap<&'static str, u64>,
     /// Frames, ids or indices that an engine got wrong.
     pub protocol_violations_total: u64,
     /// Events the ledger had already.
@@ -134,6 +141,10 @@ pub struct Snapshot {
     pub queue_depth: usize,
     /// Requests that an engine holds.
     pub in_flight: usize,
+    /// How many it may hold: fewer for a while after it ran out of memory.
+    pub in_flight_max: usize,
+    /// Requests that may have ended an engine.
+    pub suspects: usize,
     /// Request bytes in the ledger.
     pub ledger_bytes: usize,
     /// Bugs of ours that were noticed and survived.

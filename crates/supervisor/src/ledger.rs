@@ -8,9 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use relight_protocol::{Accepted, ChoiceFinished, Delta, Request, RequestId, Resume, Usage};
+use relight_protocol::{
+    Accepted, ChoiceFinished, Delta, Request, RequestId, Resume, Started, Usage,
+};
 
-use crate::blame::Fingerprint;
+use crate::blame::{Fingerprint, Suspicion};
 
 mod choice;
 mod violation;
@@ -27,15 +29,20 @@ pub struct Entry {
     opened_ms: u64,
     /// Token ids of the prompt, once an engine has accepted the request.
     prompt: Option<Vec<relight_protocol::TokenId>>,
+    /// Part of the prompt that the first engine needed not compute.
+    cached_tokens: Option<u32>,
     choices: Vec<Choice>,
     /// The engine that is up has this request.
     pub(crate) with_engine: bool,
-    /// Engines that had this request, dead ones included.
-    pub(crate) engines: u32,
-    /// Deaths of engines that had only this request and had got no further with it.
-    pub(crate) deaths_alone: u32,
-    /// `tokens_committed` at the last such death.
-    pub(crate) tokens_at_death: u64,
+    /// The engine that is up was given this request, and may still speak of it even if it
+    /// was taken back since.
+    pub(crate) known_to_engine: bool,
+    /// How often it was given to an engine.
+    pub(crate) attempts: u32,
+    /// When it was last given to an engine, on the core's clock.
+    pub(crate) sent_ms: u64,
+    /// It may have ended an engine.
+    pub(crate) suspicion: Option<Suspicion>,
 }
 
 impl Entry {
@@ -47,11 +54,13 @@ impl Entry {
             fingerprint,
             opened_ms,
             prompt: None,
+            cached_tokens: None,
             choices,
             with_engine: false,
-            engines: 0,
-            deaths_alone: 0,
-            tokens_at_death: 0,
+            known_to_engine: false,
+            attempts: 0,
+            sent_ms: 0,
+            suspicion: None,
         }
     }
 
@@ -109,16 +118,34 @@ impl Entry {
         })
     }
 
-    /// The usage by the record. `cached_tokens` is the engine's word, kept within reason.
+    /// The usage by the record.
     #[must_use]
-    pub fn usage(&self, cached_tokens: u32) -> Usage {
-        let prompt_count = self.prompt.as_ref().map_or(0, Vec::len);
-        let prompt_tokens = u32::try_from(prompt_count).unwrap_or(u32::MAX);
+    pub fn usage(&self) -> Usage {
+        let prompt_tokens = self.prompt_tokens();
         Usage {
             prompt_tokens,
-            cached_tokens: cached_tokens.min(prompt_tokens),
+            cached_tokens: self.cached_tokens.unwrap_or(0).min(prompt_tokens),
             completion_tokens: u32::try_from(self.tokens_committed()).unwrap_or(u32::MAX),
         }
+    }
+
+    fn prompt_tokens(&self) -> u32 {
+        let prompt_count = self.prompt.as_ref().map_or(0, Vec::len);
+        u32::try_from(prompt_count).unwrap_or(u32::MAX)
+    }
+
+    /// Records how much of the prompt was there already. Only the first word counts: what
+    /// engines after a death find depends on the death. `Ok(false)`: it was known.
+    ///
+    /// # Errors
+    /// If the request was not accepted.
+    pub fn commit_started(&mut self, started: Started) -> Result<bool, Violation> {
+        if !self.is_accepted() {
+            return Err(Violation::NotAccepted { id: self.id });
+        }
+        let is_first = self.cached_tokens.is_none();
+        self.cached_tokens.get_or_insert(started.cached_tokens);
+        Ok(is_first)
     }
 
     /// Records the prompt's ids. `Ok(false)`: they were known.
@@ -164,12 +191,14 @@ impl Entry {
             .commit_end(finished)
     }
 
-    /// Checks that nothing is missing for the request to be complete.
+    /// Checks that nothing is missing for the request to be complete. `cached_tokens` is
+    /// recorded if no engine has said it before.
     ///
     /// # Errors
     /// If a choice has not ended.
-    pub fn commit_finished(&self) -> Result<(), Violation> {
+    pub fn commit_finished(&mut self, cached_tokens: u32) -> Result<(), Violation> {
         if self.is_complete() {
+            self.cached_tokens.get_or_insert(cached_tokens);
             Ok(())
         } else {
             Err(Violation::FinishedEarly { id: self.id })

@@ -19,18 +19,24 @@ compile_error!(
 
 mod arenas;
 pub mod blame;
+mod clock;
 mod config;
 pub mod core;
 mod engine_process;
+mod faults;
 mod handle;
 mod health;
 mod invariant;
+mod lanes;
 pub mod ledger;
+mod oom_counter;
 mod restart_budget;
 mod shell;
 mod stream;
 
 pub use config::{Bounds, EngineCommand, StartError, SupervisorConfig};
-pub use handle::{DrainReport, Handle, Supervisor, SupervisorThread};
+pub use faults::{FaultId, FaultKind, FaultRecord, NoFaultId, Timeline};
+pub use handle::{DrainReport, Handle, QuarantinedRequest, Supervisor, SupervisorThread};
 pub use health::{Health, LoadProgress, Recoveries, Snapshot, Status};
-pub use stream::{RequestStream, StreamEvent};
+pub use lanes::Lanes;
+pub use stream::{RequestFailure, RequestStream, StreamEvent};

@@ -8,16 +8,18 @@ use std::collections::HashMap;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use relight_protocol::{Command, Event, Fault, FrameError, RequestId, limits};
+use relight_protocol::{Command, Event, FrameError, RequestId, limits};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::arenas::Arenas;
+use crate::clock::{now, unix_ms};
 use crate::config::{EngineCommand, SupervisorConfig};
 use crate::core::{Action, Core, EngineNumber, Input};
 use crate::engine_process::EngineProcess;
-use crate::handle::{Control, DrainReport, Message, Report, Submission, now};
+use crate::handle::{Control, DrainReport, Message, Report, Submission};
 use crate::invariant::invariant;
-use crate::stream::{StreamEvent, StreamSender};
+use crate::oom_counter::OomCounter;
+use crate::stream::{RequestFailure, StreamEvent, StreamSender};
 
 /// Messages taken in before the engine is looked at again.
 const MESSAGES_PER_TURN_MAX: usize = 256;
@@ -43,6 +45,9 @@ pub(crate) fn start(
     engine.arenas = Some(arenas.fds());
     let shell = Shell {
         core: Core::new(engine, config.bounds),
+        arenas,
+        oom_counter: OomCounter::find(),
+        oom_kills: None,
         command: config.command,
         started: now(),
         process: None,
@@ -57,24 +62,25 @@ pub(crate) fn start(
     };
     std::thread::Builder::new()
         .name("supervisor".into())
-        .spawn(move || {
-            runtime.block_on(shell.run(inlets));
-            // Kept until here: every engine maps them through this process.
-            drop(arenas);
-        })
+        .spawn(move || runtime.block_on(shell.run(inlets)))
 }
 
 /// The core and everything it acts on.
 #[derive(Debug)]
 struct Shell {
     core: Core,
+    /// Kept until the end: every engine maps them through this process.
+    arenas: Arenas,
+    oom_counter: OomCounter,
+    /// The count when the engine was started.
+    oom_kills: Option<u64>,
     command: EngineCommand,
     started: Instant,
     process: Option<EngineProcess>,
     /// One per entry of the ledger.
     streams: HashMap<RequestId, StreamSender>,
     /// Submissions that the core has not decided on.
-    replies: HashMap<RequestId, oneshot::Sender<Result<(), Fault>>>,
+    replies: HashMap<RequestId, oneshot::Sender<Result<(), RequestFailure>>>,
     /// From the engine, not taken in yet.
     inputs: Vec<Input>,
     actions: Vec<Action>,
@@ -87,21 +93,38 @@ struct Shell {
 
 impl Shell {
     async fn run(mut self, mut inlets: Inlets) {
-        self.feed(Input::Start);
+        self.feed(Input::Start { unix_ms: unix_ms() });
         while self.stop.is_none() {
             let deadline_ms = self.core.next_deadline_ms();
             self.wait(&mut inlets, deadline_ms).await;
-            for input in std::mem::take(&mut self.inputs) {
-                if matches!(input, Input::EngineExited { .. }) {
+            for mut input in std::mem::take(&mut self.inputs) {
+                if let Input::EngineExited { end, .. } = &mut input {
                     self.process = None;
+                    end.lanes = self.arenas.lanes();
+                    end.was_oom_killed = self.was_oom_killed();
                 }
                 self.feed(input);
             }
             if self.now_ms() >= deadline_ms {
+                self.look();
                 self.feed(Input::Tick);
             }
         }
         self.end().await;
+    }
+
+    fn was_oom_killed(&self) -> bool {
+        let before_and_after = self.oom_kills.zip(self.oom_counter.count());
+        before_and_after.is_some_and(|(before, after)| after > before)
+    }
+
+    /// Has the core see what the engine is at.
+    fn look(&mut self) {
+        let engine = self.process.as_ref().map(EngineProcess::number);
+        if let (Some(engine), Some(lanes)) = (engine, self.arenas.lanes()) {
+            let lanes = Box::new(lanes);
+            self.feed(Input::Looked { engine, lanes });
+        }
     }
 
     /// Waits for whatever comes first and takes it in.
@@ -144,6 +167,13 @@ impl Shell {
             }
             #[cfg(feature = "fault-injection")]
             Control::Inject(injection) => self.feed(Input::Inject(injection)),
+            Control::Lift { fingerprint, reply } => {
+                let lifted = self.core.lift(fingerprint);
+                self.is_report_due = true;
+                self.publish();
+                // Whoever asked may be gone; the sentence is lifted all the same.
+                reply.send(lifted).ok();
+            }
         }
     }
 
@@ -203,9 +233,9 @@ impl Shell {
                 self.reply(id, Ok(()));
                 None
             }
-            Action::Refuse { id, fault } => {
+            Action::Refuse { id, failure } => {
                 self.streams.remove(&id);
-                self.reply(id, Err(fault));
+                self.reply(id, Err(failure));
                 None
             }
             Action::Deliver { id, event } => self.deliver(id, event),
@@ -219,6 +249,8 @@ impl Shell {
     fn spawn(&mut self, engine: EngineNumber) -> Input {
         // The former one is gone, or given up: then it is killed once more on drop.
         self.process = None;
+        self.arenas.clear_recorder();
+        self.oom_kills = self.oom_counter.count();
         match EngineProcess::spawn(&self.command, engine) {
             Ok(process) => {
                 let pid = process.pid().unwrap_or_default();
@@ -250,7 +282,7 @@ impl Shell {
             .filter(|process| process.number() == engine)
     }
 
-    fn reply(&mut self, id: RequestId, answer: Result<(), Fault>) {
+    fn reply(&mut self, id: RequestId, answer: Result<(), RequestFailure>) {
         let reply = self.replies.remove(&id);
         if invariant!(reply.is_some(), %id, "a submission is answered twice") {
             // A caller that is gone by now has dropped its stream too, which cancels.
@@ -281,7 +313,10 @@ impl Shell {
         self.reports.send_replace(Report {
             health: self.core.health(),
             snapshot: self.core.snapshot(),
+            faults: self.core.faults(),
+            sentences: self.core.sentences(),
             published,
+            published_ms: self.now_ms(),
             hopeless: self.core.hopeless(),
         });
     }
@@ -314,8 +349,11 @@ fn is_routine(input: &Input) -> bool {
     matches!(
         input,
         Input::EngineEvent {
-            event: Event::Delta(_) | Event::Accepted(_) | Event::ChoiceFinished(_),
+            event: Event::Delta(_)
+                | Event::Accepted(_)
+                | Event::Started(_)
+                | Event::ChoiceFinished(_),
             ..
-        }
+        } | Input::Looked { .. }
     )
 }

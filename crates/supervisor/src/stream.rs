@@ -7,7 +7,41 @@
 use relight_protocol::{ChoiceFinished, Delta, Fault, RequestId, Usage};
 use tokio::sync::mpsc;
 
+use crate::faults::FaultId;
 use crate::handle::Message;
+
+/// Why a request has no answer, or no more of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{fault}")]
+pub struct RequestFailure {
+    pub fault: Fault,
+    /// The fault was proven to be the request's own doing: sent again, it would fail again.
+    pub guilty: bool,
+    /// The record that tells more, if there is one.
+    pub fault_id: Option<FaultId>,
+}
+
+impl From<Fault> for RequestFailure {
+    fn from(fault: Fault) -> Self {
+        Self {
+            fault,
+            guilty: false,
+            fault_id: None,
+        }
+    }
+}
+
+impl RequestFailure {
+    /// A failure that a record tells more about.
+    #[must_use]
+    pub fn recorded(fault: Fault, fault_id: FaultId) -> Self {
+        Self {
+            fault,
+            guilty: false,
+            fault_id: Some(fault_id),
+        }
+    }
+}
 
 /// What a client's task learns about its request.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +61,7 @@ pub enum StreamEvent {
     /// The request is complete. Last event.
     Finished(Usage),
     /// The request failed. Last event.
-    Failed(Fault),
+    Failed(RequestFailure),
 }
 
 impl StreamEvent {
@@ -87,7 +121,7 @@ impl RequestStream {
     /// A stream whose sender went away without a last event has lost its supervisor: the
     /// caller must not take that for a clean end.
     fn note(&mut self, event: Option<StreamEvent>) -> StreamEvent {
-        let event = event.unwrap_or(StreamEvent::Failed(Fault::EngineUnavailable));
+        let event = event.unwrap_or_else(|| StreamEvent::Failed(Fault::EngineUnavailable.into()));
         if event.is_last() {
             self.cancel = None;
         }

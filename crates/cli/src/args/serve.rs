@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
+use relight_protocol::limits::{HANG_TIMEOUT_MS, HANG_TIMEOUT_MS_MAX};
 
 use super::{EngineArgs, ModelArgs};
 
@@ -64,6 +65,10 @@ pub(crate) struct ListenArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=86400))]
     pub(crate) shutdown_timeout: u64,
+    /// Seconds that the engine may be at one thing beyond ten times what that should take
+    #[arg(long, value_name = "SECONDS", default_value_t = HANG_TIMEOUT_MS / 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=HANG_TIMEOUT_MS_MAX / 1000))]
+    pub(crate) hang_timeout: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

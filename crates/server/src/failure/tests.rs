@@ -1,5 +1,6 @@
 use expect_test::expect;
 use relight_protocol::Phase;
+use relight_supervisor::FaultId;
 
 use super::*;
 
@@ -48,7 +49,7 @@ fn every_fault_has_its_status() {
             kind,
             code,
             retry,
-        } = status_of(fault);
+        } = status_of(&fault.clone().into());
         format!("{} {kind} {code} {retry:?}\n", http.as_u16())
     };
     expect![[r#"
@@ -65,11 +66,29 @@ fn every_fault_has_its_status() {
         500 server_error worker_crashed Never
         500 server_error worker_stalled Never
         422 invalid_request_error request_quarantined Never
-        500 server_error non_finite_logits Never
-        503 server_error insufficient_memory After(2)
-        500 server_error internal_error Never
+        503 server_error non_finite_logits After(1)
+        503 server_error insufficient_memory After(1)
+        503 server_error internal_error After(1)
     "#]]
     .assert_eq(&faults.iter().map(line).collect::<String>());
+}
+
+#[test]
+fn a_guilty_request_is_told_not_to_come_again_and_where_to_read_why() {
+    let failure = Failure::Failed {
+        failure: RequestFailure {
+            fault: Fault::NonFiniteLogits,
+            guilty: true,
+            fault_id: Some(FaultId(7)),
+        },
+        prompt_param: None,
+    };
+    let response = failure.to_response("req-1", None);
+    assert_eq!(response.status(), 500);
+    assert_eq!(response.headers()["x-should-retry"], "false");
+    let json = failure.to_json("req-1", None);
+    assert_eq!(json["error"]["fault_id"], "f7");
+    assert_eq!(json["error"]["retryable"], false);
 }
 
 #[test]
@@ -130,10 +149,10 @@ fn every_refusal_has_its_status() {
 #[test]
 fn a_prompt_that_does_not_fit_is_told_both_numbers_and_its_field() {
     let failure = Failure::Failed {
-        fault: Fault::ContextFull {
+        failure: RequestFailure::from(Fault::ContextFull {
             prompt_tokens: 9000,
             context_tokens: 2048,
-        },
+        }),
         prompt_param: Some("messages"),
     };
     let json = failure.to_json("req-1", None);
@@ -161,7 +180,7 @@ fn waits_are_told_within_bounds() {
             retry_after_s,
         };
         let failure = Failure::Failed {
-            fault,
+            failure: fault.into(),
             prompt_param: None,
         };
         failure.to_response("req-1", None).headers()[header::RETRY_AFTER].clone()

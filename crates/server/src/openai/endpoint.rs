@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderValue, Response, header};
 use relight_protocol::Fault;
+use relight_supervisor::RequestFailure;
 
 use super::answer::{Answer, Head};
 use super::chat::chat_call;
@@ -99,7 +100,7 @@ async fn respond(
     match started {
         Ok(generation) if exchange.reply.stream => exchange.stream(generation).await,
         Ok(generation) => exchange.collect(generation).await,
-        Err(fault) => exchange.fail(fault, None),
+        Err(failure) => exchange.fail(failure, None),
     }
 }
 
@@ -117,9 +118,9 @@ impl Exchange<'_> {
         let wait = self.app.config.first_token_wait;
         let has_begun = match generation.settle(wait).await {
             Ok(has_begun) => has_begun,
-            Err(fault) => {
+            Err(failure) => {
                 let partial = (generation.token_count() > 0).then(|| generation.partial(None));
-                return self.fail(fault, partial);
+                return self.fail(failure, partial);
             }
         };
         let writer = self.writer(generation.choice_count());
@@ -136,11 +137,11 @@ impl Exchange<'_> {
         let mut answer = Answer::new(generation.choice_count());
         loop {
             match generation.next().await {
-                Progress::Failed(fault) => {
+                Progress::Failed(failure) => {
                     let texts = answer.into_texts();
                     let partial =
                         (generation.token_count() > 0).then(|| generation.partial(Some(&texts)));
-                    return self.fail(fault, partial);
+                    return self.fail(failure, partial);
                 }
                 progress @ Progress::Finished(_) => {
                     answer.push(progress);
@@ -199,13 +200,13 @@ impl Exchange<'_> {
         }
     }
 
-    fn fail(&self, fault: Fault, partial: Option<serde_json::Value>) -> Response<Body> {
-        let failure = if fault == Fault::EngineUnavailable {
+    fn fail(&self, failure: RequestFailure, partial: Option<serde_json::Value>) -> Response<Body> {
+        let failure = if failure == Fault::EngineUnavailable.into() {
             self.app.no_model()
         } else {
             let prompt_param = Some(self.endpoint.prompt_param());
             Failure::Failed {
-                fault,
+                failure,
                 prompt_param,
             }
         };

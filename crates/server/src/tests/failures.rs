@@ -127,10 +127,11 @@ async fn c12_a_prompt_that_does_not_fit_is_refused_with_both_numbers() {
 async fn refusals_of_the_supervisor_say_when_to_come_again() {
     let server = Server::default().await;
     let resource = Overload::QueueFull;
-    server.service.push(Err(Fault::Overloaded {
+    let fault = Fault::Overloaded {
         resource,
         retry_after_s: 7,
-    }));
+    };
+    server.service.push(Err(fault.into()));
     let (head, body) = post(server.address, CHAT, &hi("")).await;
     assert_eq!(head.status, 503);
     assert_eq!(head.header("retry-after"), Some("7"));
@@ -182,7 +183,7 @@ async fn without_a_model_all_say_so() {
         health.card = None;
         health.retry_after_s = 3;
     }
-    server.service.push(Err(Fault::EngineUnavailable));
+    server.service.push(Err(Fault::EngineUnavailable.into()));
     let (head, chat) = post(server.address, CHAT, &hi("")).await;
     assert_eq!((head.status, head.header("retry-after")), (503, Some("2")));
     for path in ["/v1/models", "/v1/models/x"] {

@@ -11,7 +11,7 @@ use relight_protocol::{
     ChoiceFinished, ChoiceIndex, Delta, Fault, FinishReason, ModelCard, Request, RequestId,
     TokenId, TokenLogprob, Usage,
 };
-use relight_supervisor::{Health, Snapshot, Status, StreamEvent};
+use relight_supervisor::{Health, RequestFailure, Snapshot, Status, StreamEvent};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -35,7 +35,7 @@ pub(super) enum Step {
 }
 
 /// The events of one submission, or why it is refused.
-pub(super) type Script = Result<Vec<Step>, Fault>;
+pub(super) type Script = Result<Vec<Step>, RequestFailure>;
 
 /// Counts of what became of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -269,7 +269,7 @@ pub(super) fn finished(completion_tokens: u32) -> Step {
 }
 
 pub(super) fn failed(fault: Fault) -> Step {
-    Step::Event(StreamEvent::Failed(fault))
+    Step::Event(StreamEvent::Failed(fault.into()))
 }
 
 pub(super) fn logprob(token: u32, logprob: f32, text: &str) -> TokenLogprob {

@@ -318,7 +318,7 @@ async fn headers_wait_for_the_first_token_but_not_for_ever() {
     open.send(()).unwrap();
     let rest = masked(&client.chunks().await.concat());
     expect![[r#"
-        data: {"error":{"message":"the model produced non-finite numbers for this request","type":"server_error","param":null,"code":"non_finite_logits","request_id":"-","retryable":false,"partial":{"completion_tokens":0,"choices":[{"index":0,"text_chars":0,"finish_reason":null}]}}}
+        data: {"error":{"message":"the model produced non-finite numbers for this request","type":"server_error","param":null,"code":"non_finite_logits","request_id":"-","retryable":true,"partial":{"completion_tokens":0,"choices":[{"index":0,"text_chars":0,"finish_reason":null}]}}}
 
     "#]].assert_eq(&rest);
 }

@@ -1,16 +1,18 @@
 //! What the tests of the core share: a core, its clock, and short words for engines' events.
 
+use relight_protocol::recorder::{Activity, Doing, Participant};
 use relight_protocol::{
     Accepted, ChoiceFinished, ChoiceIndex, Command, Delta, EngineConfig, Event, Fault,
-    FinishReason, Finished, ModelCard, PROTOCOL_VERSION, Promise, Prompt, Rejected, Request,
-    RequestId, Resume, Sampling, StopRules, TokenId, Usage,
+    FinishReason, Finished, LatchCause, Latched, ModelCard, PROTOCOL_VERSION, Phase, Promise,
+    Prompt, Rejected, Request, RequestId, Resume, Sampling, Started, StopRules, TokenId, Usage,
 };
 
-use super::{Action, Core, EngineNumber, Exit, Input};
+use super::{Action, Core, EngineEnd, EngineNumber, Exit, Input};
 use crate::blame::Fingerprint;
 use crate::config::Bounds;
 use crate::health::Status;
-use crate::stream::StreamEvent;
+use crate::lanes::Lanes;
+use crate::stream::{RequestFailure, StreamEvent};
 
 pub(super) struct Bench {
     pub(super) core: Core,
@@ -82,7 +84,7 @@ impl Bench {
             engine: EngineNumber(0),
         };
         assert_eq!(
-            bench.input(Input::Start),
+            bench.input(Input::Start { unix_ms: 0 }),
             [Action::Spawn {
                 engine: EngineNumber(1)
             }]
@@ -140,8 +142,56 @@ impl Bench {
     }
 
     pub(super) fn exit(&mut self, exit: Exit) -> Vec<Action> {
+        self.exit_with(exit.into())
+    }
+
+    pub(super) fn exit_with(&mut self, end: EngineEnd) -> Vec<Action> {
         let engine = self.engine;
-        self.input(Input::EngineExited { engine, exit })
+        let end = Box::new(end);
+        self.input(Input::EngineExited { engine, end })
+    }
+
+    /// The engine ends by a signal of its own making, amid a step of these.
+    pub(super) fn die_in_step(&mut self, participants: &[u64]) -> Vec<Action> {
+        self.exit_with(EngineEnd {
+            lanes: Some(step(participants)),
+            ..Exit::Signal(11).into()
+        })
+    }
+
+    /// The same, with something else in the recorder.
+    pub(super) fn die_at(&mut self, lanes: Lanes) -> Vec<Action> {
+        self.exit_with(EngineEnd {
+            lanes: Some(lanes),
+            ..Exit::Signal(11).into()
+        })
+    }
+
+    pub(super) fn latch(&mut self, cause: LatchCause, participants: &[u64]) -> Vec<Action> {
+        self.event(Event::Latched(Latched {
+            cause,
+            participants: participants.iter().map(|id| participant(*id)).collect(),
+            report: Some("at step".into()),
+        }))
+    }
+
+    pub(super) fn look(&mut self, lanes: &Lanes) -> Vec<Action> {
+        let engine = self.engine;
+        let lanes = Box::new(lanes.clone());
+        self.input(Input::Looked { engine, lanes })
+    }
+
+    pub(super) fn started_with(&mut self, id: u64, cached_tokens: u32) -> Vec<Action> {
+        let id = RequestId(id);
+        self.event(Event::Started(Started { id, cached_tokens }))
+    }
+
+    /// Accepted, with these many tokens committed.
+    pub(super) fn run(&mut self, id: u64, tokens: u32) {
+        self.accepted(id);
+        for index in 0..tokens {
+            self.token(id, index);
+        }
     }
 
     /// From a death on: waits for the next engine and has it load.
@@ -151,6 +201,20 @@ impl Bench {
         assert_ne!(self.engine, dead, "another engine is spawned");
         self.spawned();
         self.load()
+    }
+
+    /// Engines die until the budget is exhausted. The actions of the last death.
+    pub(super) fn exhaust(&mut self) -> Vec<Action> {
+        for _ in 0..relight_protocol::limits::RESTARTS_MAX {
+            self.exit(Exit::Signal(9));
+            let dead = self.engine;
+            while self.engine == dead {
+                self.wait(self.core.next_deadline_ms() - self.now_ms);
+            }
+            self.spawned();
+            self.load();
+        }
+        self.exit(Exit::Signal(9))
     }
 
     pub(super) fn submit(&mut self, id: u64) -> Vec<Action> {
@@ -222,6 +286,41 @@ impl Bench {
     }
 }
 
+fn participant(id: u64) -> Participant {
+    Participant {
+        request: RequestId(id),
+        is_new: false,
+    }
+}
+
+/// The generator is amid a step of these; the preparation has nothing to do.
+pub(super) fn step(participants: &[u64]) -> Lanes {
+    let participants = participants.iter().map(|id| participant(*id)).collect();
+    Lanes {
+        generator: Activity {
+            changes: 2,
+            doing: Doing::Shared { participants },
+            ..Activity::default()
+        },
+        prepare: Activity::default(),
+    }
+}
+
+/// As `lanes`, and the preparation is at this request.
+pub(super) fn preparing(id: u64, lanes: Lanes) -> Lanes {
+    Lanes {
+        prepare: Activity {
+            changes: 2,
+            doing: Doing::Private {
+                request: RequestId(id),
+                phase: Phase::Prepare,
+            },
+            ..Activity::default()
+        },
+        ..lanes
+    }
+}
+
 pub(super) fn usage(completion_tokens: u32) -> Usage {
     Usage {
         prompt_tokens: 2,
@@ -265,17 +364,23 @@ pub(super) fn delivered(actions: &[Action]) -> Vec<(u64, StreamEvent)> {
 
 /// The faults that ended requests.
 pub(super) fn faults(actions: &[Action]) -> Vec<(u64, Fault)> {
-    let fault = |(id, event)| match event {
-        StreamEvent::Failed(fault) => Some((id, fault)),
+    let fault = |(id, failure): (u64, RequestFailure)| (id, failure.fault);
+    failures(actions).into_iter().map(fault).collect()
+}
+
+/// How requests failed, with all that is told about it.
+pub(super) fn failures(actions: &[Action]) -> Vec<(u64, RequestFailure)> {
+    let failure = |(id, event)| match event {
+        StreamEvent::Failed(failure) => Some((id, failure)),
         _ => None,
     };
-    delivered(actions).into_iter().filter_map(fault).collect()
+    delivered(actions).into_iter().filter_map(failure).collect()
 }
 
 /// Why the one submission was refused.
 pub(super) fn refused(actions: &[Action]) -> Fault {
     match actions {
-        [Action::Refuse { fault, .. }] => fault.clone(),
+        [Action::Refuse { failure, .. }] => failure.fault.clone(),
         other => panic!("not a refusal: {other:?}"),
     }
 }

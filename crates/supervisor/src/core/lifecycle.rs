@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use relight_protocol::{
-    Command, Event, Fault, ModelCard, Overload, PROTOCOL_VERSION, RequestId, limits,
-};
+use relight_protocol::{Command, Event, Fault, ModelCard, PROTOCOL_VERSION, limits};
 
-use super::{Action, Cause, Core, Drain, EngineNumber, Exit};
-use crate::blame;
-use crate::handle::DrainReport;
+use super::recovery::Loss;
+use super::watchdog::Watchdog;
+use super::{Action, Cause, Core, EngineEnd, EngineNumber, Exit};
+use crate::faults::FaultId;
 use crate::health::LoadProgress;
 use crate::invariant::invariant;
 use crate::ledger::{Entry, Violation};
-use crate::restart_budget::Verdict;
 
 /// Where the engine is in its life.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +30,7 @@ pub(super) enum EngineState {
     /// Killed, not reaped yet. What it still says is not believed.
     Dying {
         cause: Cause,
+        fault_id: FaultId,
         since_ms: u64,
         by_ms: u64,
     },
@@ -69,8 +68,9 @@ impl EngineState {
 }
 
 impl Core {
-    pub(super) fn start(&mut self) {
+    pub(super) fn start(&mut self, unix_ms: u64) {
         if invariant!(self.state == EngineState::Idle, "started twice") {
+            self.faults.set_epoch(unix_ms);
             self.spawn();
         }
     }
@@ -78,6 +78,7 @@ impl Core {
     fn spawn(&mut self) {
         self.engine = EngineNumber(self.engine.0.saturating_add(1));
         self.oldest_sent = None;
+        self.watchdog = Watchdog::default();
         let by_ms = self.now_ms().saturating_add(self.bounds.hello_ms_max);
         self.state = EngineState::Starting { by_ms };
         let engine = self.engine;
@@ -93,8 +94,7 @@ impl Core {
 
     pub(super) fn spawn_failed(&mut self, engine: EngineNumber, message: String) {
         if engine == self.engine {
-            let now_ms = self.now_ms();
-            self.bury(&Cause::NotStarted { message }, now_ms);
+            self.bury(Loss::now(Cause::NotStarted { message }, self.now_ms()));
         }
     }
 
@@ -102,6 +102,7 @@ impl Core {
         if engine != self.engine {
             return;
         }
+        self.watchdog.heard();
         let outcome = match self.state {
             EngineState::Starting { .. } => self.starting_event(&event),
             EngineState::Loading { .. } => self.loading_event(event),
@@ -204,11 +205,12 @@ impl Core {
             self.budget.forgive();
         }
         self.record.engine_ready();
+        self.faults.engine_up();
         let fingerprint = self.card.as_ref().map(|card| card.fingerprint);
         if former.is_some_and(|card| Some(card.fingerprint) != fingerprint) {
             // What was sent came from another model: nothing can continue it truthfully.
             tracing::error!("the model has changed under running requests");
-            self.cut_short(&Fault::EngineUnavailable, Entry::is_accepted);
+            self.cut_short(&Fault::EngineUnavailable.into(), Entry::is_accepted);
         }
         self.after_close();
     }
@@ -221,7 +223,7 @@ impl Core {
         self.state = EngineState::Refused {
             fault: fault.clone(),
         };
-        self.cut_short(fault, |_entry| true);
+        self.cut_short(&fault.clone().into(), |_entry| true);
         self.stop_if_drained();
     }
 
@@ -234,10 +236,12 @@ impl Core {
         let engine = self.engine;
         if is_up {
             tracing::warn!(engine = engine.0, %cause, "engine condemned");
+            let fault_id = self.open_death(&cause);
             let since_ms = self.now_ms();
             let by_ms = since_ms.saturating_add(limits::ENGINE_EXIT_MS_MAX);
             self.state = EngineState::Dying {
                 cause,
+                fault_id,
                 since_ms,
                 by_ms,
             };
@@ -248,23 +252,29 @@ impl Core {
         }
     }
 
-    pub(super) fn engine_exited(&mut self, engine: EngineNumber, exit: Exit) {
+    pub(super) fn engine_exited(&mut self, engine: EngineNumber, end: EngineEnd) {
         if engine != self.engine {
             return;
         }
-        let now_ms = self.now_ms();
         match &self.state {
             EngineState::Starting { .. } | EngineState::Loading { .. } | EngineState::Serving => {
-                self.bury(&Cause::Exited(exit), now_ms);
+                let loss = Loss::now(end.cause(), self.now_ms());
+                self.bury(loss.with_lanes(end.lanes));
             }
             EngineState::Dying {
-                cause, since_ms, ..
+                cause,
+                fault_id,
+                since_ms,
+                ..
             } => {
-                let (cause, since_ms) = (cause.clone(), *since_ms);
-                self.bury(&cause, since_ms);
+                let loss = Loss {
+                    fault_id: Some(*fault_id),
+                    ..Loss::now(cause.clone(), *since_ms)
+                };
+                self.bury(loss.with_lanes(end.lanes));
             }
             EngineState::Stopping { .. } => {
-                if exit != Exit::Code(0) {
+                if end.exit != Exit::Code(0) {
                     self.force_drain();
                 }
                 self.finish_stop();
@@ -277,78 +287,11 @@ impl Core {
         }
     }
 
-    /// The engine is gone: its requests wait for the next one, unless there is none to come.
-    fn bury(&mut self, cause: &Cause, detected_ms: u64) {
-        tracing::warn!(engine = self.engine.0, pid = self.pid, %cause, "engine lost");
-        self.pid = None;
-        self.record.engine_lost(cause, detected_ms);
-        self.reclaim_requests(cause);
-        if self.drain.is_some() && self.ledger.is_empty() {
-            self.force_drain();
-            self.finish_stop();
-            return;
-        }
-        let now_ms = self.now_ms();
-        let verdict = if self.probing {
-            Verdict::Exhausted
-        } else {
-            self.budget.record(now_ms)
-        };
-        match verdict {
-            Verdict::Restart { wait_ms } => {
-                let until_ms = now_ms.saturating_add(wait_ms);
-                self.state = EngineState::Waiting { until_ms };
-            }
-            Verdict::Exhausted => {
-                tracing::error!("engines die too often; probing");
-                self.probing = true;
-                let probe_ms = now_ms.saturating_add(limits::RESTART_BACKOFF_MS_MAX);
-                self.state = EngineState::Failed { probe_ms };
-                self.cut_short(&Fault::EngineUnavailable, |_entry| true);
-                self.stop_if_drained();
-            }
-        }
-    }
-
-    /// Fails requests through no fault of theirs: a drain that does so is not clean.
-    fn cut_short(&mut self, fault: &Fault, is_meant: impl Fn(&Entry) -> bool) {
-        let open = self.ledger.len();
-        self.fail_all(fault, is_meant);
-        let cut = open.saturating_sub(self.ledger.len());
-        if let Some(drain) = &mut self.drain {
-            drain.failed = drain.failed.saturating_add(cut);
-        }
-    }
-
-    /// Takes every request back from a dead engine, and finds out whether one is guilty.
-    fn reclaim_requests(&mut self, cause: &Cause) {
-        let mut aboard: Vec<RequestId> = Vec::new();
-        for (id, entry) in self.ledger.entries_mut() {
-            if entry.with_engine {
-                entry.with_engine = false;
-                aboard.push(id);
-            }
-        }
-        self.waiting.extend(&aboard);
-        self.complete_whole(&aboard);
-        aboard.retain(|id| self.ledger.entry(*id).is_some());
-        let [only] = aboard.as_slice() else { return };
-        let Some(entry) = self.ledger.entry_mut(*only) else {
-            return;
-        };
-        if cause.implicates_work() && blame::convict(entry) {
-            let fingerprint = entry.fingerprint();
-            tracing::error!(request = %only, "request quarantined");
-            self.record.counters.quarantines_total += 1;
-            let now_ms = self.now_ms();
-            self.quarantine.add(fingerprint, now_ms);
-            self.fail(*only, Fault::EngineCrashed);
-        }
-    }
-
     pub(super) fn tick(&mut self) {
-        self.expire_queued();
         let now_ms = self.now_ms();
+        self.ticked_ms = now_ms;
+        self.expire_queued();
+        self.raise_admission();
         if self.drain.is_some_and(|drain| now_ms >= drain.by_ms) {
             self.end_drain();
         }
@@ -358,7 +301,7 @@ impl Core {
         match &self.state {
             EngineState::Starting { .. } => self.condemn(Cause::NoHello),
             EngineState::Loading { .. } => self.condemn(Cause::LoadStalled),
-            EngineState::Dying { .. } => self.engine_exited(self.engine, Exit::Unreaped),
+            EngineState::Dying { .. } => self.engine_exited(self.engine, Exit::Unreaped.into()),
             EngineState::Waiting { .. } | EngineState::Failed { .. } => self.spawn(),
             EngineState::Stopping { .. } => {
                 self.force_drain();
@@ -369,82 +312,6 @@ impl Core {
             | EngineState::Refused { .. }
             | EngineState::Stopped => {}
         }
-    }
-
-    pub(super) fn shutdown(&mut self, drain_ms: u64) {
-        if self.drain.is_some() {
-            return;
-        }
-        self.drain = Some(Drain {
-            by_ms: self.now_ms().saturating_add(drain_ms),
-            failed: 0,
-            forced: false,
-        });
-        let draining = self.overloaded(Overload::Draining);
-        self.fail_all(&draining, |entry| entry.engines == 0);
-        self.stop_if_drained();
-    }
-
-    /// The time for running work is over.
-    fn end_drain(&mut self) {
-        if let Some(drain) = &mut self.drain {
-            drain.by_ms = u64::MAX;
-        }
-        let draining = self.overloaded(Overload::Draining);
-        self.cut_short(&draining, |_entry| true);
-        self.stop_if_drained();
-    }
-
-    /// Ends the engine once a drain has nothing left to wait for.
-    pub(super) fn stop_if_drained(&mut self) {
-        if self.drain.is_none() || !self.ledger.is_empty() {
-            return;
-        }
-        let engine = self.engine;
-        match self.state {
-            EngineState::Serving => self.send(Command::Shutdown),
-            EngineState::Starting { .. } | EngineState::Loading { .. } => {
-                // Nothing is lost with an engine that has done no work: no need to wait
-                // until it looks at its pipe. Its end by our own signal is a clean one.
-                self.actions.push(Action::Kill { engine });
-                self.finish_stop();
-                return;
-            }
-            EngineState::Idle
-            | EngineState::Waiting { .. }
-            | EngineState::Failed { .. }
-            | EngineState::Refused { .. } => {
-                self.finish_stop();
-                return;
-            }
-            // Its end, awaited already, ends the drain.
-            EngineState::Dying { .. } | EngineState::Stopping { .. } | EngineState::Stopped => {
-                return;
-            }
-        }
-        let by_ms = self.now_ms().saturating_add(limits::ENGINE_EXIT_MS_MAX);
-        self.state = EngineState::Stopping { by_ms };
-    }
-
-    fn force_drain(&mut self) {
-        if let Some(drain) = &mut self.drain {
-            drain.forced = true;
-        }
-    }
-
-    fn finish_stop(&mut self) {
-        let report = self.drain.map_or(
-            DrainReport {
-                failed: 0,
-                clean: false,
-            },
-            |drain| DrainReport {
-                failed: drain.failed,
-                clean: drain.failed == 0 && !drain.forced,
-            },
-        );
-        self.state = EngineState::Stopped;
-        self.actions.push(Action::Stop { report });
     }
 }
 

@@ -3,7 +3,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use relight_protocol::Fault;
+use relight_protocol::{Fault, Phase};
 
 /// What a fault means to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) struct Meaning {
     pub(crate) label: &'static str,
     /// Whether it tells of trouble on our side, so that health must show it.
     pub(crate) degrades: bool,
+    /// Where in the request's own work it arose, if it tells.
+    pub(crate) phase: Option<Phase>,
 }
 
 pub(crate) fn meaning_of(fault: &Fault) -> Meaning {
@@ -30,5 +32,24 @@ pub(crate) fn meaning_of(fault: &Fault) -> Meaning {
         Fault::OutOfMemory => ("out_of_memory", true),
         Fault::Internal { .. } => ("internal", true),
     };
-    Meaning { label, degrades }
+    let phase = match fault {
+        Fault::Internal { phase } => Some(*phase),
+        Fault::NonFiniteLogits => Some(Phase::Sample),
+        Fault::OutOfMemory => Some(Phase::Admit),
+        Fault::InvalidRequest { .. }
+        | Fault::ContextFull { .. }
+        | Fault::Overloaded { .. }
+        | Fault::Cancelled
+        | Fault::DeadlineExceeded { .. }
+        | Fault::ModelInvalid { .. }
+        | Fault::EngineUnavailable
+        | Fault::EngineCrashed
+        | Fault::Quarantined
+        | Fault::EngineStalled => None,
+    };
+    Meaning {
+        label,
+        degrades,
+        phase,
+    }
 }

@@ -22,7 +22,9 @@ pub(super) struct Record {
     was_ever_ready: bool,
     last_token_ms: Option<u64>,
     last_fault: Option<(String, u64)>,
-    /// Times of contained faults within `DEGRADED_MS`.
+    /// Faults that cost no engine.
+    contained_total: u64,
+    /// Times of those within `DEGRADED_MS`.
     faults_ms: VecDeque<u64>,
     /// Sums over engines that are gone.
     stats_of_the_dead: Stats,
@@ -33,7 +35,7 @@ pub(super) struct Record {
     /// When the loss was detected that is not recovered from yet, and when the next engine
     /// was ready.
     recovery: Option<Recovery>,
-    /// Smoothed time that requests stay in the ledger.
+    /// Smoothed time that requests stay with an engine.
     residence_ms: u64,
 }
 
@@ -102,13 +104,26 @@ impl Record {
         self.stats = stats;
     }
 
-    pub(super) fn contained_fault(&mut self, text: String) {
+    pub(super) fn contained_fault(&mut self, phase: Option<&'static str>, text: String) {
+        let phase = phase.unwrap_or("unknown");
+        *self.counters.contained.entry(phase).or_default() += 1;
         self.note_fault(text);
         self.note_recent();
         self.faults_noted += 1;
     }
 
+    pub(super) fn latched(&mut self, label: &'static str, text: String) {
+        *self.counters.latches.entry(label).or_default() += 1;
+        self.note_fault(text);
+        self.note_recent();
+        self.recovery = Some(Recovery {
+            detected_ms: self.recovery.map_or(self.now_ms, |still| still.detected_ms),
+            ready_ms: Some(self.now_ms),
+        });
+    }
+
     fn note_recent(&mut self) {
+        self.contained_total += 1;
         self.faults_ms.push_back(self.now_ms);
         if self.faults_ms.len() > RECENT_FAULTS_MAX {
             self.faults_ms.pop_front();
@@ -127,8 +142,8 @@ impl Record {
         *self.counters.requests.entry(outcome).or_default() += 1;
     }
 
-    pub(super) fn request_served(&mut self, opened_ms: u64) {
-        let taken_ms = self.now_ms.saturating_sub(opened_ms);
+    pub(super) fn request_served(&mut self, sent_ms: u64) {
+        let taken_ms = self.now_ms.saturating_sub(sent_ms);
         self.residence_ms = (self.residence_ms.saturating_mul(7).saturating_add(taken_ms)) / 8;
     }
 
@@ -163,6 +178,7 @@ impl Core {
             engine_pid: self.pid,
             restarts: record.restarts,
             recent_faults: record.recent_faults(),
+            contained_faults: record.contained_total,
             last_generation_age: record.last_token_ms.map(|then_ms| record.since(then_ms)),
             last_fault: record
                 .last_fault
@@ -202,8 +218,10 @@ impl Core {
         let record = &self.record;
         Snapshot {
             stats: sum(record.stats_of_the_dead, record.stats),
-            queue_depth: self.queue_depth(),
+            queue_depth: self.queue_depth,
             in_flight: self.in_flight(),
+            in_flight_max: self.admission.limit(),
+            suspects: self.suspects.len(),
             ledger_bytes: self.ledger.bytes(),
             invariant_breaches_total: invariant::breaches(),
             ..record.counters.clone()

@@ -181,7 +181,7 @@ fn a_request_is_complete_only_when_every_choice_is() {
     let mut entry = entry(2);
     entry.commit_choice_finished(end(0, 0, "")).unwrap();
     assert_eq!(
-        entry.commit_finished(),
+        entry.commit_finished(0),
         Err(Violation::FinishedEarly { id: ID })
     );
     let other = ChoiceFinished {
@@ -189,7 +189,7 @@ fn a_request_is_complete_only_when_every_choice_is() {
         ..end(0, 0, "")
     };
     entry.commit_choice_finished(other).unwrap();
-    assert_eq!(entry.commit_finished(), Ok(()));
+    assert_eq!(entry.commit_finished(0), Ok(()));
 }
 
 #[test]
@@ -240,11 +240,17 @@ fn a_resume_holds_the_prompt_and_every_committed_token() {
     assert!(!resume.choices[1].finished);
 }
 
+fn started(cached_tokens: u32) -> Started {
+    let id = ID;
+    Started { id, cached_tokens }
+}
+
 #[test]
 fn usage_counts_what_was_committed() {
     let mut entry = entry(2);
     commit(&mut entry, delta(0, 5, 0, "a")).unwrap();
-    let usage = entry.usage(1000);
+    entry.commit_started(started(1000)).unwrap();
+    let usage = entry.usage();
     assert_eq!(
         (
             usage.prompt_tokens,
@@ -253,6 +259,24 @@ fn usage_counts_what_was_committed() {
         ),
         (2, 2, 1)
     );
+}
+
+#[test]
+fn the_first_word_about_cached_tokens_counts() {
+    let mut entry = entry(1);
+    assert_eq!(entry.commit_started(started(1)), Ok(true));
+    assert_eq!(entry.commit_started(started(2)), Ok(false));
+    entry.commit_choice_finished(end(0, 0, "")).unwrap();
+    entry.commit_finished(0).unwrap();
+    assert_eq!(entry.usage().cached_tokens, 1);
+}
+
+#[test]
+fn a_request_cannot_start_before_it_is_accepted() {
+    let print = Fingerprint { hash: 0, bytes: 0 };
+    let mut entry = Entry::new(ID, request(1, None), print, 0);
+    let early = Err(Violation::NotAccepted { id: ID });
+    assert_eq!(entry.commit_started(started(1)), early);
 }
 
 #[test]

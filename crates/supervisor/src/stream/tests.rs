@@ -57,11 +57,11 @@ fn after_a_gap_a_reader_gets_nothing_but_the_last_event() {
     assert_eq!(sender.push(delta(2)), Err(ReaderTooSlow));
     assert_eq!(stream.try_next(), Some(delta(0)));
     sender.push(delta(3)).unwrap();
-    sender.finish(StreamEvent::Failed(Fault::Cancelled));
+    sender.finish(StreamEvent::Failed(Fault::Cancelled.into()));
     assert_eq!(stream.try_next(), Some(delta(1)));
     assert_eq!(
         stream.try_next(),
-        Some(StreamEvent::Failed(Fault::Cancelled))
+        Some(StreamEvent::Failed(Fault::Cancelled.into()))
     );
     drop(stream);
     assert_eq!(cancels(messages), 0);
@@ -73,7 +73,7 @@ fn a_stream_that_loses_its_supervisor_ends_in_a_failure() {
     drop(sender);
     assert_eq!(
         stream.try_next(),
-        Some(StreamEvent::Failed(Fault::EngineUnavailable))
+        Some(StreamEvent::Failed(Fault::EngineUnavailable.into()))
     );
     assert_eq!(stream.try_next(), None);
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use relight_protocol::{EngineConfig, Fault, FinishReason, Overload, Request, Usage, limits};
 use relight_supervisor::{
-    Bounds, Handle, Health, RequestStream, Status, StreamEvent, Supervisor, SupervisorConfig,
-    SupervisorThread,
+    Bounds, FaultKind, Handle, Health, RequestStream, Status, StreamEvent, Supervisor,
+    SupervisorConfig, SupervisorThread,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -121,7 +121,7 @@ async fn receive(stream: &mut RequestStream, choices: u16) -> Received {
     let mut received = Received {
         texts: vec![String::new(); usize::from(choices)],
         reasons: vec![None; usize::from(choices)],
-        last: StreamEvent::Failed(Fault::Cancelled),
+        last: StreamEvent::Failed(Fault::Cancelled.into()),
     };
     while let Some(event) = within(stream.next()).await {
         let mut append = |choice: u16, offset: u32, text: &str| {
@@ -265,13 +265,33 @@ async fn a_request_that_kills_twice_is_refused_from_then_on() {
     let killer = request("[abort]", 1, 24);
     let mut stream = bench.handle.submit(killer.clone()).await.unwrap();
     let received = receive(&mut stream, 1).await;
-    assert_eq!(received.last, StreamEvent::Failed(Fault::EngineCrashed));
+    let StreamEvent::Failed(failure) = received.last else {
+        panic!("{received:?}");
+    };
+    assert_eq!(
+        (&failure.fault, failure.guilty),
+        (&Fault::EngineCrashed, true)
+    );
     assert_eq!(bench.handle.health().restarts, 2);
-    let again = bench.handle.submit(killer).await.unwrap_err();
-    assert_eq!(again, Fault::Quarantined);
+    let again = bench.handle.submit(killer.clone()).await.unwrap_err();
+    assert_eq!(again.fault, Fault::Quarantined);
+    assert_eq!(again.fault_id, failure.fault_id);
+    let faults = bench.handle.faults();
+    let kinds: Vec<&str> = faults.iter().map(|fault| fault.kind.word()).collect();
+    assert_eq!(kinds, ["engine_death", "engine_death", "quarantine"]);
+    assert_eq!(Some(faults[2].id), failure.fault_id);
+    assert!(faults.iter().all(|fault| fault.suspects == [stream.id()]));
     let innocent = request("innocent", 1, 24);
     let mut stream = bench.handle.submit(innocent.clone()).await.unwrap();
     assert_eq!(receive(&mut stream, 1).await, undisturbed(&innocent));
+    let quarantined = bench.handle.quarantined();
+    assert_eq!(quarantined.len(), 1);
+    assert!(quarantined[0].left > Duration::from_secs(500));
+    let fingerprint = Some(quarantined[0].fingerprint);
+    assert_eq!(within(bench.handle.lift(fingerprint)).await, 1);
+    assert!(bench.handle.quarantined().is_empty());
+    assert_eq!(within(bench.handle.lift(None)).await, 0);
+    drop(bench.handle.submit(killer).await.unwrap());
     bench.end().await;
 }
 
@@ -308,7 +328,7 @@ async fn a_model_that_cannot_be_loaded_is_said_once_and_not_tried_again() {
     let waited = within(bench.handle.wait_ready()).await;
     assert_eq!(waited.unwrap_err(), fault);
     let refused = bench.handle.submit(request("x", 1, 1)).await;
-    assert_eq!(refused.unwrap_err(), fault);
+    assert_eq!(refused.unwrap_err().fault, fault);
     let health = bench.health_is(|health| health.engine_pid.is_none()).await;
     assert_eq!((health.status, health.restarts), (Status::Failed, 0));
     assert!(bench.folder.join("engine.0").exists());
@@ -329,9 +349,14 @@ async fn a_program_that_is_not_there_fails_requests_and_goes_on_probing() {
     .unwrap();
     let mut stream = handle.submit(request("x", 1, 1)).await.unwrap();
     let received = receive(&mut stream, 1).await;
-    assert_eq!(received.last, StreamEvent::Failed(Fault::EngineUnavailable));
+    let StreamEvent::Failed(failure) = received.last else {
+        panic!("{received:?}");
+    };
+    assert_eq!(failure.fault, Fault::EngineUnavailable);
+    let last = handle.faults().last().unwrap().id;
+    assert!(failure.fault_id.is_some_and(|fault_id| fault_id <= last));
     let refused = handle.submit(request("x", 1, 1)).await;
-    assert_eq!(refused.unwrap_err(), Fault::EngineUnavailable);
+    assert_eq!(refused.unwrap_err().fault, Fault::EngineUnavailable);
     let health = handle.health();
     assert_eq!(health.status, Status::Failed);
     assert_eq!(health.restarts, limits::RESTARTS_MAX as u64 + 1);
@@ -372,12 +397,12 @@ async fn a_drain_lets_short_work_finish_and_says_so_when_it_cuts_long_work() {
                 }
             )
         };
-        assert!(draining(&late.unwrap_err()));
+        assert!(draining(&late.unwrap_err().fault));
         let received = receive(&mut long_stream, 1).await;
-        let StreamEvent::Failed(fault) = received.last else {
+        let StreamEvent::Failed(failure) = received.last else {
             panic!("cut work must fail");
         };
-        assert!(draining(&fault));
+        assert!(draining(&failure.fault));
     };
     let (report, ()) = within(async { tokio::join!(drain, client) }).await;
     assert_eq!((report.failed, report.clean), (1, false));
@@ -433,10 +458,16 @@ async fn a_reader_that_falls_behind_fails_alone() {
     let mut stream = bench.handle.submit(quick.clone()).await.unwrap();
     assert_eq!(receive(&mut stream, 1).await, undisturbed(&quick));
     let received = receive(&mut slow, 1).await;
-    let StreamEvent::Failed(Fault::Overloaded { resource, .. }) = received.last else {
+    let StreamEvent::Failed(failure) = received.last else {
         panic!("{received:?}");
     };
+    let Fault::Overloaded { resource, .. } = failure.fault else {
+        panic!("{failure:?}");
+    };
     assert_eq!(resource, Overload::ReaderTooSlow);
+    let records = bench.handle.faults();
+    assert_eq!(records[0].kind, FaultKind::ReaderTooSlow);
+    assert_eq!(Some(records[0].id), failure.fault_id);
     assert!(
         foretell(&request("slow reader", 1, 1000), 0)
             .text
@@ -466,6 +497,44 @@ async fn health_answers_while_the_engine_hangs_and_a_drain_gets_rid_of_it() {
     assert!(is_gone(pid));
     let received = receive(&mut stream, 1).await;
     assert!(matches!(received.last, StreamEvent::Failed(_)));
+}
+
+fn impatient() -> Bounds {
+    Bounds {
+        hang_timeout_ms: 500,
+        ..Bounds::default()
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_hangs_amid_a_step_is_replaced_and_nobody_fails() {
+    let bench = Bench::start_with("hang-step", "well", impatient());
+    within(bench.handle.wait_ready()).await.unwrap();
+    let stuck = request("[hang-once]", 1, 24);
+    let beside = request("[slow] beside", 2, 24);
+    let mut first = bench.handle.submit(stuck.clone()).await.unwrap();
+    let mut second = bench.handle.submit(beside.clone()).await.unwrap();
+    assert_eq!(receive(&mut first, 1).await, undisturbed(&stuck));
+    assert_eq!(receive(&mut second, 2).await, undisturbed(&beside));
+    assert_eq!(bench.handle.snapshot().restarts.get("hang"), Some(&1));
+    let faults = bench.handle.faults();
+    assert_eq!((faults.len(), faults[0].phase), (1, Some("step")));
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn a_stopped_engine_is_replaced_while_requests_wait_for_it() {
+    let bench = Bench::start_with("sigstop", "well", impatient());
+    within(bench.handle.wait_ready()).await.unwrap();
+    // Idle: it is not missed before there is work, which it will not even read.
+    kill_process(bench.pid(), Signal::STOP).unwrap();
+    let request = request("patient", 1, 8);
+    let mut stream = bench.handle.submit(request.clone()).await.unwrap();
+    assert_eq!(receive(&mut stream, 1).await, undisturbed(&request));
+    let snapshot = bench.handle.snapshot();
+    assert_eq!(snapshot.restarts.get("hang"), Some(&1));
+    assert_eq!(snapshot.suspects, 0);
+    bench.end().await;
 }
 
 #[tokio::test]

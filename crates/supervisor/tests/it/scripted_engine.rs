@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use relight_protocol::recorder::Participant;
 use relight_protocol::{
     Accepted, ChoiceFinished, ChoiceIndex, Command, Delta, Event, Fault, FinishReason, Finished,
     ModelCard, PROTOCOL_VERSION, Promise, Prompt, Rejected, Request, RequestId, Resume, Sampling,
@@ -237,6 +238,15 @@ impl ScriptedEngine {
                 },
             }));
         }
+    }
+
+    /// Who is in the next step.
+    pub(crate) fn participants(&self) -> Vec<Participant> {
+        let participant = |(id, running): (&RequestId, &Running)| Participant {
+            request: *id,
+            is_new: running.choices.iter().all(|(_, next, _)| *next == 0),
+        };
+        self.running.iter().map(participant).collect()
     }
 
     /// The script of a running request, as `[word]`s in its prompt.

@@ -4,10 +4,13 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use relight_protocol::recorder::{LANE_WORDS, Lane, LaneWriter};
 use relight_protocol::{
     ArenaFds, Command, Event, Fault, FrameDecoder, PROTOCOL_VERSION, Promise, RequestId, frame,
 };
@@ -52,6 +55,8 @@ fn speaks_when_it_is_started_as_an_engine() {
         decoder: FrameDecoder::default(),
         engine: ScriptedEngine::start(),
         folder,
+        recorder: None,
+        steps: 0,
     }
     .live(life);
 }
@@ -71,6 +76,33 @@ struct Process {
     decoder: FrameDecoder,
     engine: ScriptedEngine,
     folder: PathBuf,
+    recorder: Option<Recorder>,
+    steps: u64,
+}
+
+/// The generator's lane, written as a file.
+struct Recorder {
+    file: std::fs::File,
+    words: [AtomicU64; LANE_WORDS],
+}
+
+impl Recorder {
+    fn open(arenas: ArenaFds) -> Self {
+        Self {
+            file: open(arenas.recorder),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    fn note(&self, write: impl FnOnce(&LaneWriter<'_>)) {
+        write(&LaneWriter::new(&self.words));
+        let words = self.words.iter();
+        let bytes: Vec<u8> = words
+            .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+            .collect();
+        let offset = Lane::Generator.offset() as u64;
+        self.file.write_all_at(&bytes, offset).unwrap();
+    }
 }
 
 impl Process {
@@ -89,7 +121,9 @@ impl Process {
         }
         while let Some(command) = self.next_command() {
             if let Command::Load(config) = &command {
-                check_arenas(config.arenas.unwrap());
+                let arenas = config.arenas.unwrap();
+                check_arenas(arenas);
+                self.recorder = Some(Recorder::open(arenas));
                 match life {
                     "bad-frame" => self.pipe.write_all(&[0xff; 64]).unwrap(),
                     "load-failed" => {
@@ -123,8 +157,13 @@ impl Process {
                 Ok(0) => return None,
                 Ok(count) => self.decoder.push(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.steps += 1;
+                    let recorder = self.recorder.as_ref().unwrap();
+                    let participants = self.engine.participants().into_iter();
+                    recorder.note(|lane| lane.shared(self.steps, 0, participants));
                     self.obey_scripts();
                     self.engine.step();
+                    self.recorder.as_ref().unwrap().note(|lane| lane.idle());
                     self.flush();
                 }
                 Err(error) => panic!("{error}"),
@@ -214,13 +253,16 @@ impl Process {
 
 /// The arenas can be opened the way a real engine does it.
 fn check_arenas(arenas: ArenaFds) {
-    let parent = rustix::process::getppid().unwrap().as_raw_nonzero();
     for fd in [arenas.weights, arenas.kv] {
-        let path = format!("/proc/{parent}/fd/{fd}");
-        std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .unwrap();
+        drop(open(fd));
     }
+}
+
+fn open(arena: i32) -> std::fs::File {
+    let parent = rustix::process::getppid().unwrap().as_raw_nonzero();
+    std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/{parent}/fd/{arena}"))
+        .unwrap()
 }

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use relight_protocol::recorder::Doing;
 use relight_protocol::{
     Command, EngineConfig, Event, Fault, FrameError, Request, RequestId, TokenId,
 };
 use relight_supervisor::blame::Fingerprint;
-use relight_supervisor::core::{Action, Core, EngineNumber, Exit, Input};
-use relight_supervisor::{Bounds, Snapshot, StreamEvent};
+use relight_supervisor::core::{Action, Core, EngineEnd, EngineNumber, Exit, Input};
+use relight_supervisor::{Bounds, Lanes, Snapshot, StreamEvent};
 
 use crate::scripted_engine::{ScriptedEngine, count, foretell, mix, prompt_tokens, request};
 
@@ -54,7 +55,7 @@ struct Simulation {
     now_ms: u64,
     core: Core,
     engine: Option<Engine>,
-    exits: Vec<(u64, EngineNumber, Exit)>,
+    exits: Vec<(u64, EngineNumber, EngineEnd)>,
     clients: BTreeMap<RequestId, Client>,
     faults_left: u32,
     /// One event in this many is tampered with.
@@ -123,7 +124,7 @@ impl Simulation {
             }
             Action::Kill { engine } => self.die(engine, Exit::Signal(9)),
             Action::Admit { .. } => {}
-            Action::Refuse { id, fault } => self.end(id, End::Refused(fault)),
+            Action::Refuse { id, failure } => self.end(id, End::Refused(failure.fault)),
             Action::Deliver { id, event } => self.deliver(id, event),
             Action::Stop { .. } => panic!("nobody asked for a shutdown"),
         }
@@ -159,7 +160,14 @@ impl Simulation {
         };
         if !engine.is_dead {
             engine.is_dead = true;
-            self.exits.push((self.now_ms + reap_ms, number, exit));
+            let participants = engine.script.participants();
+            let mut lanes = Lanes::default();
+            lanes.generator.doing = Doing::Shared { participants };
+            let end = EngineEnd {
+                lanes: Some(lanes),
+                ..exit.into()
+            };
+            self.exits.push((self.now_ms + reap_ms, number, end));
         }
     }
 
@@ -193,7 +201,7 @@ impl Simulation {
                 assert_eq!(usage.completion_tokens, count(tokens));
                 self.end(id, End::Complete);
             }
-            StreamEvent::Failed(fault) => self.end(id, End::Failed(fault)),
+            StreamEvent::Failed(failure) => self.end(id, End::Failed(failure.fault)),
         }
     }
 
@@ -346,7 +354,7 @@ impl Simulation {
     fn engines_are_reaped(&mut self) {
         let now_ms = self.now_ms;
         let due = self.exits.extract_if(.., |(due_ms, ..)| *due_ms <= now_ms);
-        for (_, engine, exit) in due.collect::<Vec<_>>() {
+        for (_, engine, end) in due.collect::<Vec<_>>() {
             // A pipe is read to its end before its process counts as gone.
             let is_current = |it: &&mut Engine| it.number == engine;
             if let Some(current) = self.engine.as_mut().filter(is_current) {
@@ -355,7 +363,8 @@ impl Simulation {
                 }
                 self.events_arrive();
             }
-            self.input(Input::EngineExited { engine, exit });
+            let end = Box::new(end);
+            self.input(Input::EngineExited { engine, end });
         }
     }
 
@@ -383,7 +392,7 @@ impl Simulation {
 
     /// Runs to the end of all requests, and of one more after the faults.
     fn run(mut self) -> (u64, Snapshot, BTreeMap<RequestId, Client>) {
-        self.input(Input::Start);
+        self.input(Input::Start { unix_ms: 0 });
         while (self.clients.len() as u64) < CLIENTS {
             self.clients_act();
             self.time_passes();

@@ -1,7 +1,7 @@
 use relight_protocol::{FrameError, Stats};
 
 use super::super::Input;
-use super::super::bench::{Bench, card, delivered, faults, refused, request, sent};
+use super::super::bench::{Bench, card, delivered, faults, refused, sent};
 use super::*;
 use crate::config::Bounds;
 use crate::health::Status;
@@ -9,15 +9,6 @@ use crate::stream::StreamEvent;
 
 const KILLED: Exit = Exit::Signal(9);
 const SEGV: Exit = Exit::Signal(11);
-
-/// Shuts down and returns the report, if the core is done.
-fn stop(actions: &[Action]) -> Option<DrainReport> {
-    let report = |action: &Action| match action {
-        Action::Stop { report } => Some(*report),
-        _ => None,
-    };
-    actions.iter().find_map(report)
-}
 
 #[test]
 fn after_a_death_every_request_is_resumed_in_order_before_newer_ones() {
@@ -61,7 +52,7 @@ fn what_a_dead_engine_still_says_is_ignored() {
     assert_eq!(bench.input(late), []);
     let late = Input::EngineExited {
         engine: dead,
-        exit: SEGV,
+        end: Box::new(SEGV.into()),
     };
     assert_eq!(bench.input(late), []);
     assert_eq!(bench.core.health().restarts, 1);
@@ -139,26 +130,11 @@ fn an_engine_of_another_protocol_gets_no_model_to_load() {
     assert_eq!(actions, [Action::Kill { engine }]);
 }
 
-/// Engines die until the budget is exhausted. The actions of the last death.
-fn exhaust(bench: &mut Bench) -> Vec<Action> {
-    for _ in 0..limits::RESTARTS_MAX {
-        bench.exit(KILLED);
-        let dead = bench.engine;
-        bench.wait(bench.core.next_deadline_ms() - bench.now_ms);
-        while bench.engine == dead {
-            bench.wait(bench.core.next_deadline_ms() - bench.now_ms);
-        }
-        bench.spawned();
-        bench.load();
-    }
-    bench.exit(KILLED)
-}
-
 #[test]
 fn past_the_restart_budget_requests_fail_and_a_probe_that_lives_ends_it() {
     let mut bench = Bench::serving();
     bench.submit(1);
-    let actions = exhaust(&mut bench);
+    let actions = bench.exhaust();
     assert_eq!(faults(&actions), [(1, Fault::EngineUnavailable)]);
     assert_eq!(bench.status(), Status::Failed);
     assert_eq!(bench.core.hopeless(), Some(Fault::EngineUnavailable));
@@ -211,57 +187,6 @@ fn a_load_that_ran_out_of_memory_is_tried_again() {
     bench.exit(Exit::Code(1));
     bench.restart();
     assert_eq!(bench.status(), Status::Ready);
-}
-
-#[test]
-fn a_request_alone_in_two_crashes_at_one_place_is_quarantined() {
-    let mut bench = Bench::serving();
-    bench.submit_request(1, request("killer"));
-    bench.accepted(1);
-    bench.token(1, 0);
-    assert_eq!(bench.exit(SEGV), []);
-    bench.restart();
-    let actions = bench.exit(SEGV);
-    assert_eq!(faults(&actions), [(1, Fault::EngineCrashed)]);
-    let again = bench.submit_request(2, request("killer"));
-    assert_eq!(refused(&again), Fault::Quarantined);
-    let snapshot = bench.core.snapshot();
-    assert_eq!(
-        (snapshot.quarantines_total, snapshot.quarantine_hits_total),
-        (1, 1)
-    );
-    bench.restart();
-    assert_eq!(bench.submit_request(3, request("innocent")).len(), 2);
-    bench.wait(limits::QUARANTINE_MS);
-    assert_eq!(bench.submit_request(4, request("killer")).len(), 2);
-}
-
-#[test]
-fn a_request_that_gets_further_each_time_is_not_blamed() {
-    let mut bench = Bench::serving();
-    bench.submit(1);
-    bench.accepted(1);
-    for index in 0..4 {
-        bench.token(1, index);
-        assert_eq!(faults(&bench.exit(SEGV)), []);
-        bench.restart();
-    }
-}
-
-#[test]
-fn kills_from_outside_and_deaths_in_company_blame_nobody() {
-    let mut bench = Bench::serving();
-    bench.submit(1);
-    for _ in 0..3 {
-        assert_eq!(faults(&bench.exit(KILLED)), []);
-        bench.restart();
-    }
-    bench.submit(2);
-    for _ in 0..3 {
-        assert_eq!(faults(&bench.exit(SEGV)), []);
-        bench.restart();
-    }
-    assert_eq!(bench.core.snapshot().quarantines_total, 0);
 }
 
 #[test]
@@ -333,92 +258,4 @@ fn without_work_a_recovery_lasts_until_an_engine_is_ready() {
     assert_eq!(recoveries.total_count, 1);
     let expected_s = limits::RESTART_BACKOFF_MS_MAX as f64 / 1000.0;
     assert!((recoveries.longest_s - expected_s).abs() < 1e-9);
-}
-
-#[test]
-fn a_drain_finishes_running_work_refuses_new_and_fails_queued() {
-    let mut bench = Bench::serving_within(Bounds {
-        engine_requests_max: 1,
-        ..Bounds::default()
-    });
-    bench.submit(1);
-    bench.submit(2);
-    let actions = bench.input(Input::Shutdown { drain_ms: 1000 });
-    assert_eq!(faults(&actions).len(), 1);
-    assert_eq!(faults(&actions)[0].0, 2);
-    assert_eq!(bench.status(), Status::Draining);
-    assert!(matches!(
-        refused(&bench.submit(3)),
-        Fault::Overloaded {
-            resource: Overload::Draining,
-            ..
-        }
-    ));
-    bench.accepted(1);
-    bench.choice_finished(1, 0);
-    let actions = bench.finished(1, 0);
-    assert!(matches!(
-        actions.last(),
-        Some(Action::Send {
-            command: Command::Shutdown,
-            ..
-        })
-    ));
-    let report = stop(&bench.exit(Exit::Code(0))).unwrap();
-    assert!(report.clean);
-    assert_eq!(bench.status(), Status::Stopped);
-}
-
-#[test]
-fn a_drain_survives_the_death_of_the_engine() {
-    let mut bench = Bench::serving();
-    bench.submit(1);
-    bench.accepted(1);
-    bench.input(Input::Shutdown { drain_ms: 60_000 });
-    bench.exit(KILLED);
-    assert_eq!(sent(&bench.restart()).len(), 1);
-    bench.choice_finished(1, 0);
-    bench.finished(1, 0);
-    assert!(stop(&bench.exit(Exit::Code(0))).unwrap().clean);
-}
-
-#[test]
-fn at_the_end_of_a_drain_running_work_fails_and_an_engine_that_stays_is_killed() {
-    let mut bench = Bench::serving();
-    bench.submit(1);
-    bench.input(Input::Shutdown { drain_ms: 1000 });
-    let actions = bench.wait(1000);
-    assert_eq!(faults(&actions).len(), 1);
-    assert_eq!(stop(&actions), None);
-    let report = stop(&bench.wait(limits::ENGINE_EXIT_MS_MAX)).unwrap();
-    assert_eq!((report.failed, report.clean), (1, false));
-}
-
-#[test]
-fn a_drain_without_an_engine_ends_at_once() {
-    let mut bench = Bench::serving();
-    bench.exit(KILLED);
-    let actions = bench.input(Input::Shutdown { drain_ms: 1000 });
-    assert!(stop(&actions).unwrap().clean);
-}
-
-#[test]
-fn a_drain_while_loading_does_not_wait_for_the_load() {
-    let mut bench = Bench::started(Bounds::default());
-    bench.hello();
-    let engine = bench.engine;
-    let actions = bench.input(Input::Shutdown { drain_ms: 1000 });
-    assert_eq!(actions[0], Action::Kill { engine });
-    assert!(stop(&actions).unwrap().clean);
-}
-
-#[test]
-fn requests_lost_to_the_restart_budget_make_a_drain_unclean() {
-    let mut bench = Bench::serving();
-    bench.submit(1);
-    bench.input(Input::Shutdown {
-        drain_ms: 3_600_000,
-    });
-    let report = stop(&exhaust(&mut bench)).unwrap();
-    assert_eq!((report.failed, report.clean), (1, false));
 }

@@ -1,0 +1,315 @@
+//! What follows when an engine is gone or its generator was replaced: every request is taken
+//! back, blame is assigned, and what is innocent goes on.
+
+use relight_protocol::recorder::{Activity, Doing, Participant};
+use relight_protocol::{Command, Fault, LatchCause, Latched, RequestId, limits};
+
+use super::lifecycle::EngineState;
+use super::{Cause, Core};
+use crate::blame::{self, Suspicion};
+use crate::faults::{FaultId, FaultKind};
+use crate::lanes::Lanes;
+use crate::ledger::Entry;
+use crate::restart_budget::Verdict;
+use crate::stream::RequestFailure;
+
+/// The end of an engine.
+#[derive(Debug)]
+pub(super) struct Loss {
+    pub(super) cause: Cause,
+    pub(super) detected_ms: u64,
+    /// Its record, if there is one already.
+    pub(super) fault_id: Option<FaultId>,
+    /// What the engine was at.
+    pub(super) lanes: Option<Lanes>,
+}
+
+impl Loss {
+    pub(super) fn now(cause: Cause, now_ms: u64) -> Self {
+        Self {
+            cause,
+            detected_ms: now_ms,
+            fault_id: None,
+            lanes: None,
+        }
+    }
+
+    pub(super) fn with_lanes(self, lanes: Option<Lanes>) -> Self {
+        Self { lanes, ..self }
+    }
+}
+
+/// What is known about who did it.
+#[derive(Debug)]
+struct Blame {
+    /// `None` if it is not known what was being done.
+    lanes: Option<Lanes>,
+    /// What the guilty request is told.
+    verdict: Fault,
+}
+
+impl Core {
+    /// Opens the record of an engine's end.
+    pub(super) fn open_death(&mut self, cause: &Cause) -> FaultId {
+        let (kind, label) = (cause.kind(), cause.label());
+        let fault_id = self.faults.open(kind, label, cause.to_string());
+        let engine = self.engine.0;
+        self.faults.amend(fault_id, |record| record.engine = engine);
+        fault_id
+    }
+
+    /// The engine is gone: its requests wait for the next one, unless there is none to come.
+    pub(super) fn bury(&mut self, loss: Loss) {
+        let Loss {
+            cause,
+            detected_ms,
+            fault_id,
+            lanes,
+        } = loss;
+        tracing::warn!(engine = self.engine.0, pid = self.pid, %cause, "engine lost");
+        let fault_id = fault_id.unwrap_or_else(|| self.open_death(&cause));
+        self.pid = None;
+        self.record.engine_lost(&cause, detected_ms);
+        self.faults.contained(fault_id);
+        let phase = lanes.as_ref().and_then(Lanes::phase);
+        self.faults.amend(fault_id, |record| record.phase = phase);
+        if cause == Cause::OutOfMemory {
+            self.admission
+                .out_of_memory(self.in_flight(), self.now_ms());
+        }
+        let blame = cause.implicates_work().then(|| Blame {
+            lanes,
+            verdict: cause.verdict(),
+        });
+        self.take_back(fault_id, blame);
+        for (_id, entry) in self.ledger.entries_mut() {
+            entry.known_to_engine = false;
+        }
+        if self.drain.is_some() && self.ledger.is_empty() {
+            self.force_drain();
+            self.finish_stop();
+            return;
+        }
+        self.plan_restart(fault_id);
+    }
+
+    fn plan_restart(&mut self, fault_id: FaultId) {
+        let now_ms = self.now_ms();
+        let verdict = if self.probing {
+            Verdict::Exhausted
+        } else {
+            self.budget.record(now_ms)
+        };
+        match verdict {
+            Verdict::Restart { wait_ms } => {
+                let until_ms = now_ms.saturating_add(wait_ms);
+                self.state = EngineState::Waiting { until_ms };
+            }
+            Verdict::Exhausted => {
+                tracing::error!("engines die too often; probing");
+                let probe_ms = now_ms.saturating_add(limits::RESTART_BACKOFF_MS_MAX);
+                self.state = EngineState::Failed { probe_ms };
+                self.give_up(fault_id);
+                self.stop_if_drained();
+            }
+        }
+    }
+
+    /// Past the restart budget nobody is kept waiting.
+    fn give_up(&mut self, fault_id: FaultId) {
+        self.probing = true;
+        let open = self.ledger.len();
+        let unavailable = RequestFailure::recorded(Fault::EngineUnavailable, fault_id);
+        self.cut_short(&unavailable, |_entry| true);
+        self.faults.amend(fault_id, |record| {
+            record.requests_resumed = 0;
+            record.requests_failed = record.requests_failed.saturating_add(open);
+        });
+    }
+
+    /// The engine lives, but what it had is gone.
+    pub(super) fn latched(&mut self, latched: Latched) {
+        let Latched {
+            cause,
+            participants,
+            report,
+        } = latched;
+        tracing::error!(engine = self.engine.0, %cause, "generator latched");
+        let label = latch_label(cause);
+        let fault_id = self.faults.open(FaultKind::Latch, label, cause.to_string());
+        let engine = self.engine.0;
+        self.faults.amend(fault_id, |record| {
+            record.engine = engine;
+            record.phase = Some("step");
+            record.report = report;
+        });
+        self.faults.contained(fault_id);
+        self.faults.engine_up();
+        self.record.latched(label, cause.to_string());
+        let blame = Blame {
+            lanes: Some(of_step(participants)),
+            verdict: match cause {
+                LatchCause::NonFiniteLogits => Fault::NonFiniteLogits,
+                LatchCause::Panicked | LatchCause::Failed | LatchCause::AuditFailed => {
+                    Fault::EngineCrashed
+                }
+            },
+        };
+        let taken_back = self.take_back(fault_id, Some(blame));
+        if self.state != EngineState::Serving {
+            return;
+        }
+        let now_ms = self.now_ms();
+        if self.budget.record(now_ms) == Verdict::Exhausted {
+            tracing::error!("generators latch too often");
+            self.give_up(fault_id);
+            self.condemn(Cause::LatchedTooOften);
+            return;
+        }
+        self.after_close();
+        // What was on its way to the engine when it latched is there now; what is held back
+        // must not be computed meanwhile.
+        for id in taken_back {
+            let entry = self.ledger.entry(id);
+            if entry.is_some_and(|entry| !entry.with_engine) {
+                self.send(Command::Cancel { id });
+            }
+        }
+    }
+
+    /// Takes every request back, ends those that lacked nothing but the last word, and finds
+    /// out whether one is guilty.
+    fn take_back(&mut self, fault_id: FaultId, blame: Option<Blame>) -> Vec<RequestId> {
+        let mut aboard: Vec<RequestId> = Vec::new();
+        for (id, entry) in self.ledger.entries_mut() {
+            if entry.with_engine {
+                entry.with_engine = false;
+                aboard.push(id);
+            }
+        }
+        let tried = self.on_trial.take();
+        self.waiting.extend(&aboard);
+        self.complete_whole(&aboard);
+        aboard.retain(|id| self.ledger.entry(*id).is_some());
+        let had = aboard.len();
+        if let Some(Blame { lanes, verdict }) = blame {
+            let mut suspects = blame::suspects(lanes.as_ref(), &aboard);
+            let took_part = |tried: &RequestId| suspects.iter().any(|one| one.request == *tried);
+            let guilty = tried.filter(took_part);
+            if let Some(guilty) = guilty {
+                suspects.retain(|one| one.request == guilty);
+            }
+            let ids = suspects.iter().map(|one| one.request).collect();
+            self.faults.amend(fault_id, |record| record.suspects = ids);
+            match guilty {
+                Some(guilty) => self.convict(guilty, fault_id, verdict),
+                None => self.suspect(&suspects),
+            }
+            aboard.retain(|id| self.ledger.entry(*id).is_some());
+        }
+        let resumed = aboard.len();
+        self.faults.amend(fault_id, |record| {
+            record.requests_resumed = resumed;
+            record.requests_failed = had.saturating_sub(resumed);
+        });
+        aboard
+    }
+
+    /// The first strike.
+    fn suspect(&mut self, suspects: &[Participant]) {
+        for one in suspects {
+            let Some(entry) = self.ledger.entry_mut(one.request) else {
+                continue;
+            };
+            let tokens = entry.tokens_committed();
+            tracing::warn!(request = %one.request, tokens, "request under suspicion");
+            entry.suspicion = Some(Suspicion {
+                tokens_at_death: tokens,
+                is_newcomer: one.is_new || tokens == 0,
+            });
+            self.suspects.insert(one.request);
+        }
+    }
+
+    /// The second strike.
+    fn convict(&mut self, guilty: RequestId, death: FaultId, verdict: Fault) {
+        let Some(entry) = self.ledger.entry(guilty) else {
+            return;
+        };
+        let print = entry.fingerprint();
+        tracing::error!(request = %guilty, fault = %death, "request quarantined");
+        let description = format!("{guilty} was being worked on at {death} and at a fault before");
+        let label = match verdict {
+            Fault::EngineStalled => "engine_stalled",
+            Fault::NonFiniteLogits => "non_finite_logits",
+            _ => "engine_crashed",
+        };
+        let kind = FaultKind::Quarantine;
+        let fault_id = self.faults.open(kind, label, description);
+        let engine = self.engine.0;
+        self.faults.amend(fault_id, |record| {
+            record.engine = engine;
+            record.suspects = vec![guilty];
+            record.requests_failed = 1;
+        });
+        self.faults.over(fault_id);
+        self.record.counters.quarantines_total += 1;
+        let now_ms = self.now_ms();
+        self.quarantine.add(print, fault_id, now_ms);
+        let failure = RequestFailure {
+            fault: verdict,
+            guilty: true,
+            fault_id: Some(fault_id),
+        };
+        self.fail(guilty, failure);
+        // Whoever else sent it.
+        let quarantined = RequestFailure {
+            fault: Fault::Quarantined,
+            guilty: true,
+            fault_id: Some(fault_id),
+        };
+        let is_same = |entry: &Entry| entry.fingerprint() == print;
+        self.fail_all(&quarantined, is_same);
+    }
+
+    /// Clears the one on trial if it has come further than it was when it fell under
+    /// suspicion.
+    pub(super) fn try_to_acquit(&mut self, id: RequestId) {
+        let Some(entry) = self.ledger.entry_mut(id) else {
+            return;
+        };
+        let got_further = entry
+            .suspicion
+            .is_some_and(|suspicion| entry.tokens_committed() > suspicion.tokens_at_death);
+        if got_further {
+            tracing::info!(request = %id, "request cleared");
+            entry.suspicion = None;
+            self.suspects.remove(&id);
+            self.on_trial = None;
+            self.dispatch();
+        }
+    }
+}
+
+/// Those who took part, as the recorder would have told it.
+fn of_step(participants: Vec<Participant>) -> Lanes {
+    Lanes {
+        generator: Activity {
+            doing: Doing::Shared { participants },
+            ..Activity::default()
+        },
+        ..Lanes::default()
+    }
+}
+
+fn latch_label(cause: LatchCause) -> &'static str {
+    match cause {
+        LatchCause::Panicked => "panic",
+        LatchCause::Failed => "failed",
+        LatchCause::NonFiniteLogits => "non_finite_logits",
+        LatchCause::AuditFailed => "audit",
+    }
+}
+
+#[cfg(test)]
+mod tests;
