@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use relight_protocol::limits::{ENGINE_REQUESTS_MAX, RETRY_AFTER_S_MIN, STATS_MS_MIN};
+use relight_protocol::recorder::Participant;
 use relight_protocol::{
     Event, Fault, Latched, Overload, Phase, Rejected, Request, RequestId, Resume, Stats,
 };
 use serving::{Serving, Start};
 
 use latch::Legacy;
-pub use latch::StillHeld;
+pub use latch::SuccessionError;
 
 use crate::backend::Backend;
 use crate::containment::{PrivateFault, Task, contained};
@@ -51,6 +52,14 @@ pub enum Input<'a> {
         attempt: u64,
         result: Result<Prepared<'a>, PrivateFault>,
     },
+}
+
+impl Input<'_> {
+    fn id(&self) -> RequestId {
+        match self {
+            Self::Submit { id, .. } | Self::Cancel { id } | Self::Prepared { id, .. } => *id,
+        }
+    }
 }
 
 /// Work for the preparation thread.
@@ -115,6 +124,7 @@ struct Counters {
     pages_adopted: u64,
     pages_corrupt: u64,
     attempts: u64,
+    latches_in_a_row: u32,
 }
 
 impl<'a, B: Backend> Core<'a, B> {
@@ -133,27 +143,31 @@ impl<'a, B: Backend> Core<'a, B> {
     /// Takes one input. Events and jobs that come of it are to be taken afterwards. A core
     /// that has latched refuses requests and ignores everything else.
     pub fn handle(&mut self, input: Input<'a>) {
-        match input {
+        let id = input.id();
+        if self.latch.is_some() {
+            if let Input::Submit { .. } = input {
+                self.reject(id, Fault::EngineUnavailable);
+            }
+            return;
+        }
+        let is_new = self.is_new(id);
+        let suspect = Participant {
+            request: id,
+            is_new,
+        };
+        self.guarded(&[suspect], |core| match input {
             Input::Submit {
                 id,
                 request,
                 resume,
-            } => self.submit(id, request, resume),
-            Input::Cancel { id } => {
-                if self.latch.is_none() {
-                    self.drop_request(id);
-                }
-            }
+            } => core.submit(id, request, resume),
+            Input::Cancel { id } => core.drop_request(id),
             Input::Prepared {
                 id,
                 attempt,
                 result,
-            } => {
-                if self.latch.is_none() {
-                    self.prepared((id, attempt), result);
-                }
-            }
-        }
+            } => core.prepared((id, attempt), result),
+        });
     }
 
     /// What happened since the last call, in order.
@@ -191,9 +205,6 @@ impl<'a, B: Backend> Core<'a, B> {
     }
 
     fn submit(&mut self, id: RequestId, request: Box<Request>, resume: Option<Resume>) {
-        if self.latch.is_some() {
-            return self.reject(id, Fault::EngineUnavailable);
-        }
         if self.requests.len() >= ENGINE_REQUESTS_MAX {
             let fault = Fault::Overloaded {
                 resource: Overload::QueueFull,

@@ -2,7 +2,7 @@
 
 use relight_protocol::FrameError;
 
-use crate::core::StillHeld;
+use crate::core::SuccessionError;
 use crate::load::LoadError;
 
 /// Everything that ends the process. None of it loses a request: the supervisor replays
@@ -22,5 +22,5 @@ pub enum EngineError {
     #[error("the model could not be loaded")]
     Load(#[from] LoadError),
     #[error("the latched generator could not be replaced")]
-    StillHeld(#[from] StillHeld),
+    Succession(#[from] SuccessionError),
 }

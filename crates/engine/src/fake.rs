@@ -33,6 +33,9 @@ pub(crate) struct FakeBackend {
     pub(crate) copied: usize,
     /// What is wrong with it.
     pub(crate) ailment: Option<Ailment>,
+    /// Every so many-th step panics.
+    pub(crate) panic_every: Option<usize>,
+    steps: usize,
     /// How often it had to forget a failed step.
     pub(crate) resets: usize,
     pub(crate) table: Option<Arc<PageTable>>,
@@ -48,6 +51,8 @@ impl FakeBackend {
             rows: 0,
             copied: 0,
             ailment: None,
+            panic_every: None,
+            steps: 0,
             resets: 0,
             table: None,
         }
@@ -104,7 +109,10 @@ impl Backend for FakeBackend {
                 logits.extend((0..self.vocabulary).map(|token| logit(hash, token)));
             }
         }
-        assert_ne!(self.ailment, Some(Ailment::Panics), "told to panic");
+        self.steps += 1;
+        let is_due = |every: usize| self.steps.is_multiple_of(every);
+        let panics = self.ailment == Some(Ailment::Panics) || self.panic_every.is_some_and(is_due);
+        assert!(!panics, "told to panic");
         match self.ailment {
             Some(Ailment::PoisonsRow(row)) => logits[row * self.vocabulary] = f32::NAN,
             Some(Ailment::PoisonsAll) => logits.fill(f32::NAN),

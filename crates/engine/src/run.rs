@@ -308,8 +308,9 @@ fn generate<'a, B: Backend>(
         while let Err(latched) = core.step(started.elapsed()) {
             tracing::error!(cause = %latched.cause, report = latched.report, "latched");
             outbox.send_all(&core.take_events())?;
-            core = core.renewed()?;
+            let renewed = core.renewed();
             outbox.send(&Event::Latched(latched))?;
+            core = renewed?;
         }
         core.note_duration(begun.elapsed());
         outbox.send_all(&core.take_events())?;
@@ -333,3 +334,6 @@ fn hand_out<B: Backend>(core: &mut Core<'_, B>, jobs: &SyncSender<PrepareJob>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

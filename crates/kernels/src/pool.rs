@@ -119,8 +119,14 @@ impl Pool {
         *lock(&shared.task) = None;
         let theirs = lock(&shared.panic).take();
         self.busy.store(false, Ordering::Release);
-        if let Some(panic) = own.err().or(theirs) {
-            resume_unwind(panic);
+        match (own, theirs) {
+            (Err(own), theirs) => {
+                // See `keep`.
+                std::mem::forget(theirs);
+                resume_unwind(own);
+            }
+            (Ok(()), Some(theirs)) => resume_unwind(theirs),
+            (Ok(()), None) => {}
         }
     }
 
@@ -213,7 +219,7 @@ impl Shared {
             if let Some(task) = task
                 && let Err(panic) = catch_unwind(AssertUnwindSafe(|| task(member)))
             {
-                lock(&self.panic).get_or_insert(panic);
+                self.keep(panic);
             }
             let caller = lock(&self.caller).clone();
             // From here on the caller may go on: nothing of this task is touched again.
@@ -222,6 +228,17 @@ impl Shared {
             {
                 caller.unpark();
             }
+        }
+    }
+
+    /// Keeps a member's panic for the caller. Only one can be handed on; the others are leaked,
+    /// because a payload may panic when it is dropped, which would end the member.
+    fn keep(&self, panic: Box<dyn Any + Send>) {
+        let mut kept = lock(&self.panic);
+        if kept.is_none() {
+            *kept = Some(panic);
+        } else {
+            std::mem::forget(panic);
         }
     }
 }

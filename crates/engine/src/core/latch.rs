@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
+use relight_protocol::limits::LATCHES_IN_A_ROW_MAX;
 use relight_protocol::recorder::Participant;
 use relight_protocol::{LatchCause, Latched, RequestId};
 
@@ -26,12 +27,15 @@ pub(super) struct Legacy<B> {
     pub(super) costs: CostModel,
 }
 
-/// Something still holds pages of a core that is gone: another one on the same memory could
-/// not be trusted, so the process has to go.
+/// Why a core cannot have a successor, so that the process has to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("pages of the latched generator are still held {holders} times")]
-pub struct StillHeld {
-    pub holders: usize,
+pub enum SuccessionError {
+    /// Another core on the same memory could not be trusted.
+    #[error("pages of the latched generator are still held {holders} times")]
+    StillHeld { holders: usize },
+    /// The fault is not one that a new core cures.
+    #[error("the generator has latched {latches} times without a step between")]
+    Incurable { latches: u32 },
 }
 
 impl<B: Backend> Core<'_, B> {
@@ -39,8 +43,13 @@ impl<B: Backend> Core<'_, B> {
     /// requests and with empty pages.
     ///
     /// # Errors
-    /// If the old core cannot be got rid of.
-    pub fn renewed(self) -> Result<Self, StillHeld> {
+    /// See [`SuccessionError`].
+    pub fn renewed(mut self) -> Result<Self, SuccessionError> {
+        self.counters.latches_in_a_row += 1;
+        let latches = self.counters.latches_in_a_row;
+        if latches > LATCHES_IN_A_ROW_MAX {
+            return Err(SuccessionError::Incurable { latches });
+        }
         let mut core = Self::succeeding(self.dismantle()?);
         core.audit_or_latch(Vec::new());
         Ok(core)
@@ -101,10 +110,7 @@ impl<B: Backend> Core<'_, B> {
     }
 
     /// Ends the core, and returns once nothing of it is left but its legacy.
-    ///
-    /// # Errors
-    /// If it cannot be got rid of.
-    fn dismantle(mut self) -> Result<Legacy<B>, StillHeld> {
+    fn dismantle(mut self) -> Result<Legacy<B>, SuccessionError> {
         let witness = self.scheduler.witness();
         self.close();
         let Self {
@@ -117,7 +123,7 @@ impl<B: Backend> Core<'_, B> {
         } = self;
         let holders = witness.holder_count();
         if holders > 0 {
-            return Err(StillHeld { holders });
+            return Err(SuccessionError::StillHeld { holders });
         }
         backend.reset();
         Ok(Legacy {
@@ -127,6 +133,19 @@ impl<B: Backend> Core<'_, B> {
             counters,
             costs,
         })
+    }
+
+    /// Does work that may touch what all requests share. A panic there latches.
+    pub(super) fn guarded(&mut self, suspects: &[Participant], work: impl FnOnce(&mut Self)) {
+        report::watch_workers();
+        // Nothing that a panic has left half done is used again: the core latches.
+        let done = catch_unwind(AssertUnwindSafe(|| work(self)));
+        if let Err(panic) = done {
+            let report = report::take_of_workers();
+            drop_quietly(panic);
+            self.latch_with(LatchCause::Panicked, suspects.to_vec(), report);
+        }
+        report::unwatch();
     }
 
     /// Takes this core out of service.

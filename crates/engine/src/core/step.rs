@@ -31,10 +31,11 @@ impl<B: Backend> Core<'_, B> {
     pub fn step(&mut self, now: Duration) -> Result<(), Latched> {
         self.check_latch()?;
         if self.scheduler.has_work() {
-            let plan = self.compute()?;
-            self.counters.steps += 1;
-            self.note_hits();
-            self.draw(&plan);
+            let (plan, participants) = self.compute()?;
+            self.guarded(&participants, |core| {
+                core.note_hits();
+                core.draw(&plan);
+            });
         }
         recording::idle();
         self.check_latch()?;
@@ -54,7 +55,7 @@ impl<B: Backend> Core<'_, B> {
     }
 
     /// The part of a step that all requests share. If it fails, the core latches.
-    fn compute(&mut self) -> Result<StepPlan, Latched> {
+    fn compute(&mut self) -> Result<(StepPlan, Vec<Participant>), Latched> {
         self.counters.steps_begun += 1;
         report::watch_workers();
         // Nothing that a panic has left half done is used again: the core latches.
@@ -75,8 +76,10 @@ impl<B: Backend> Core<'_, B> {
             Ok(Ok(())) => {
                 report::unwatch();
                 self.unmeasured = Some(work);
+                self.counters.steps += 1;
+                self.counters.latches_in_a_row = 0;
                 self.come_through(&participants);
-                return Ok(plan);
+                return Ok((plan, participants));
             }
             Ok(Err(error)) => {
                 report::unwatch();

@@ -74,3 +74,26 @@ fn a_parked_team_wakes_up() {
     members.sort_unstable();
     assert_eq!(members, [0, 1]);
 }
+
+/// A payload whose drop panics too must neither end a member nor leave the caller waiting.
+#[test]
+fn all_members_may_panic_at_once_with_whatever_payload() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+    let pool = Pool::new(4);
+    for _ in 0..10 {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(&|_member| std::panic::panic_any(Bomb));
+        }));
+        std::mem::forget(caught.unwrap_err());
+        let ran = AtomicUsize::new(0);
+        pool.run(&|_member| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(ran.load(Ordering::Relaxed), 4);
+    }
+}

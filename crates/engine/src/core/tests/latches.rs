@@ -1,5 +1,6 @@
 //! The generator rung: what makes a core latch, what it says then, and what is left.
 
+use relight_protocol::limits::LATCHES_IN_A_ROW_MAX;
 use relight_protocol::recorder::{Activity, Doing, Lane, Participant};
 use relight_protocol::{LatchCause, Latched};
 
@@ -210,6 +211,22 @@ fn a_hundred_latches_leave_no_core_behind_and_no_counter_goes_back() {
     rig.run_to_end(&mut ledger);
 }
 
+/// A new core does not help where no step is ever computed.
+#[test]
+fn latches_without_a_step_between_them_end_the_process() {
+    let language = language();
+    let mut ledger = Ledger::default();
+    let mut rig = busy(&language, &mut ledger);
+    for _latch in 0..LATCHES_IN_A_ROW_MAX {
+        latch(&mut rig, Ailment::Refuses);
+        rig = rig.renewed(&mut ledger);
+    }
+    latch(&mut rig, Ailment::Refuses);
+    let latches = LATCHES_IN_A_ROW_MAX + 1;
+    let refused = rig.core.renewed().unwrap_err();
+    assert_eq!(refused, SuccessionError::Incurable { latches });
+}
+
 #[test]
 fn a_latch_in_planning_implicates_everybody() {
     let language = language();
@@ -219,6 +236,36 @@ fn a_latch_in_planning_implicates_everybody() {
     let latched = rig.core.step(Duration::ZERO).unwrap_err();
     assert_eq!(latched.cause, LatchCause::Panicked);
     assert_eq!(latched.participants.len(), 3);
+}
+
+/// What only one request can have brought about, though it was not its private work.
+#[test]
+fn a_panic_between_private_work_and_steps_latches_with_one_suspect() {
+    let language = language();
+    let mut ledger = Ledger::default();
+    let mut rig = busy(&language, &mut ledger);
+    let id = RequestId(4);
+    rig.core.handle(Input::Submit {
+        id,
+        request: Box::new(long_request(&mut Seeded::new(24))),
+        resume: None,
+    });
+    let job = rig.core.take_jobs().pop().unwrap();
+    let context = rig::context(&language);
+    let mut prepared = crate::prepare::run_job(&context, &job).unwrap();
+    prepared.prompt.clear();
+    rig.core.handle(Input::Prepared {
+        id,
+        attempt: job.attempt,
+        result: Ok(prepared),
+    });
+    assert!(
+        rig.core.has_work(),
+        "a step must be asked for to hear of it"
+    );
+    let latched = rig.core.step(Duration::ZERO).unwrap_err();
+    assert_eq!(latched.cause, LatchCause::Panicked);
+    assert_eq!(latched.participants, [participant(4, true)]);
 }
 
 #[test]
@@ -237,7 +284,8 @@ fn books_that_do_not_balance_after_a_fault_latch() {
     let stats = rig.core.stats();
     assert_eq!((stats.audits_total, stats.audit_failures_total), (1, 1));
     let refused = rig.core.renewed().unwrap_err();
-    assert_eq!(refused.holders, 1, "a held page is never given out again");
+    // A held page is never given out again.
+    assert_eq!(refused, SuccessionError::StillHeld { holders: 1 });
     drop(stolen);
 }
 
