@@ -6,8 +6,9 @@ use std::sync::Arc;
 use relight_protocol::limits::PAGE_TOKENS;
 
 use crate::backend::{Backend, BackendError, Batch};
-use crate::pages::{PageId, PageMemory, PageTable, checksum};
-use crate::seeded::mix;
+use crate::pages::test_memory::new_table;
+use crate::pages::{PageId, PageMemory, PageTable, checksum, injected};
+use crate::seeded::{Seeded, mix};
 
 /// What a fake backend does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,35 @@ impl FakeBackend {
         }
     }
 
+    /// As [`Self::new`], but its pages outlive it.
+    pub(crate) fn lasting(vocabulary: usize, page_count: usize) -> Self {
+        let count = u32::try_from(page_count).unwrap();
+        let (_file, table) = new_table(count);
+        Self {
+            table: Some(table),
+            ..Self::new(vocabulary, page_count)
+        }
+    }
+
+    /// Flips a bit of any page.
+    pub(crate) fn damage(&mut self, random: &mut Seeded) {
+        let cell = random.below(self.cells.len());
+        self.cells[cell] ^= 1 << random.below(64);
+    }
+
+    /// The backend of the next engine after this one was killed.
+    pub(crate) fn survivor(&mut self) -> Self {
+        let fresh = Self::new(self.vocabulary, self.cells.len() / PAGE_TOKENS);
+        match self.table.take() {
+            None => fresh,
+            Some(table) => Self {
+                cells: std::mem::take(&mut self.cells),
+                table: Some(table),
+                ..fresh
+            },
+        }
+    }
+
     fn cell(&self, table: &[u32], position: usize) -> usize {
         let page = table[position / PAGE_TOKENS] as usize;
         page * PAGE_TOKENS + position % PAGE_TOKENS
@@ -102,6 +132,7 @@ impl Backend for FakeBackend {
             let position = row.position as usize;
             let before = self.prefix_hash(table, position);
             let cell = self.cell(table, position);
+            injected::tick();
             self.cells[cell] = mix(before ^ (u64::from(row.token) + 1));
             self.rows += 1;
             if row.logits {
@@ -128,6 +159,7 @@ impl Backend for FakeBackend {
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {
         let source = source.0 as usize * PAGE_TOKENS;
         let target = target.0 as usize * PAGE_TOKENS;
+        injected::tick();
         self.cells.copy_within(source..source + tokens, target);
         self.copied += tokens;
     }

@@ -17,7 +17,7 @@ use crate::pages::PageStore;
 use crate::report;
 use crate::scheduler::{Scheduler, SchedulerConfig};
 
-/// What a core leaves to its successor: nothing that a step has written.
+/// What a core leaves to its successor: nothing that a failed step has written.
 #[derive(Debug)]
 pub(super) struct Legacy<B> {
     pub(super) backend: B,
@@ -40,7 +40,7 @@ pub enum SuccessionError {
 
 impl<B: Backend> Core<'_, B> {
     /// Ends the core, and only then builds another one on the same weights and memory, without
-    /// requests and with empty pages.
+    /// requests. Of the pages those are there that outlive an engine and were sealed.
     ///
     /// # Errors
     /// See [`SuccessionError`].

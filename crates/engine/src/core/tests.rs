@@ -1,5 +1,6 @@
 //! The core under random schedules on the fake backend.
 
+mod adoption;
 mod latches;
 mod record;
 mod rig;

@@ -33,11 +33,10 @@ impl TestMemory {
 
     /// Pages with a table, as the supervisor's are.
     pub(crate) fn lasting(page_count: u32) -> Self {
-        let mut memory = Self::private(page_count);
-        let file = File::from(memfd_create("pages", MemfdFlags::CLOEXEC).unwrap());
-        let table = open_table(&file, page_count, MODEL);
-        memory.table = Some((file, table));
-        memory
+        Self {
+            table: Some(new_table(page_count)),
+            ..Self::private(page_count)
+        }
     }
 
     /// The same memory as the next engine finds it.
@@ -85,6 +84,13 @@ impl TestMemory {
         damage(&mut bytes);
         file.write_all_at(&bytes, 0).unwrap();
     }
+}
+
+/// An empty table, and the file that it is in.
+pub(crate) fn new_table(page_count: u32) -> (File, Arc<PageTable>) {
+    let file = File::from(memfd_create("pages", MemfdFlags::CLOEXEC).unwrap());
+    let table = open_table(&file, page_count, MODEL);
+    (file, table)
 }
 
 fn open_table(file: &File, page_count: u32, model: u128) -> Arc<PageTable> {

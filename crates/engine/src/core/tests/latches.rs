@@ -41,10 +41,15 @@ fn participant(request: u64, is_new: bool) -> Participant {
 }
 
 fn latch(rig: &mut Rig<'_>, ailment: Ailment) -> Latched {
+    step_with(rig, ailment).unwrap_err()
+}
+
+/// A step on a backend that is not well. One that draws nothing may come through.
+pub(super) fn step_with(rig: &mut Rig<'_>, ailment: Ailment) -> Result<(), Latched> {
     rig.core.backend_mut().ailment = Some(ailment);
-    let latched = rig.core.step(Duration::ZERO).unwrap_err();
+    let stepped = rig.core.step(Duration::ZERO);
     rig.core.backend_mut().ailment = None;
-    latched
+    stepped
 }
 
 #[test]

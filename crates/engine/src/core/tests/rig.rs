@@ -9,6 +9,7 @@ use super::record::{Entry, Ledger};
 use crate::core::{Core, Input};
 use crate::fake::FakeBackend;
 use crate::language::Language;
+use crate::pages::injected;
 use crate::prepare::{PrepareContext, run_job};
 use crate::scheduler::SchedulerConfig;
 use crate::seeded::Seeded;
@@ -45,6 +46,16 @@ pub(super) struct Rig<'a> {
 impl<'a> Rig<'a> {
     pub(super) fn new(language: &'a Language, size: RigSize) -> Self {
         let backend = FakeBackend::new(test_vocabulary::SIZE, size.pages as usize);
+        Self::over(backend, language, size)
+    }
+
+    /// As [`Self::new`], but its pages outlive the core.
+    pub(super) fn lasting(language: &'a Language, size: RigSize) -> Self {
+        let backend = FakeBackend::lasting(test_vocabulary::SIZE, size.pages as usize);
+        Self::over(backend, language, size)
+    }
+
+    fn over(backend: FakeBackend, language: &'a Language, size: RigSize) -> Self {
         let config = SchedulerConfig {
             slots: size.slots,
             batch_rows: size.batch_rows,
@@ -132,7 +143,25 @@ impl<'a> Rig<'a> {
         for event in events.into_iter().take(sent) {
             ledger.apply(event);
         }
-        *self = Self::new(self.context.language, self.size).resumed(ledger);
+        self.replace(ledger);
+    }
+
+    /// The core dies at some write to its memory, or after the step.
+    pub(super) fn kill_at_a_write(&mut self, ledger: &mut Ledger, random: &mut Seeded) {
+        injected::die_after(Some(random.below(300) as u64));
+        let stepped = self.core.step(Duration::from_millis(self.steps));
+        injected::die_after(None);
+        if stepped.is_ok() {
+            self.settle(ledger);
+        }
+        self.replace(ledger);
+    }
+
+    /// A new core on the memory that outlives this one.
+    pub(super) fn replace(&mut self, ledger: &mut Ledger) {
+        let backend = self.core.backend_mut().survivor();
+        *self = Self::over(backend, self.context.language, self.size).resumed(ledger);
+        self.core.audit().unwrap();
     }
 
     /// As after a latch: another core on the same backend, which is given everything again.
