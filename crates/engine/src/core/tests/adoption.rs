@@ -16,6 +16,21 @@ fn long_prompt(random: &mut Seeded) -> Request {
     }
 }
 
+fn disturbed<'a>(mut rig: Rig<'a>, ledger: &mut Ledger, random: &mut Seeded) -> Rig<'a> {
+    match random.below(12) {
+        0 => rig.kill_at_a_write(ledger, random),
+        1 if rig.core.has_work() => {
+            let ailments = [Ailment::Refuses, Ailment::Panics, Ailment::PoisonsAll];
+            if step_with(&mut rig, ailments[random.below(3)]).is_err() {
+                return rig.renewed(ledger);
+            }
+        }
+        2 => rig.preempt_one(random),
+        _ => {}
+    }
+    rig
+}
+
 /// Kills at any write to pages and their table, and latches; every stream is the undisturbed
 /// one, though its cores found pages of the cores before.
 #[test]
@@ -32,17 +47,7 @@ fn streams_go_on_with_the_pages_of_dead_and_latched_cores() {
             let request = random_request(&mut random, &stem);
             rig.submit(&mut ledger, RequestId(id), request);
             for _step in 0..random.below(25) {
-                match random.below(12) {
-                    0 => rig.kill_at_a_write(&mut ledger, &mut random),
-                    1 if rig.core.has_work() => {
-                        let ailments = [Ailment::Refuses, Ailment::Panics, Ailment::PoisonsAll];
-                        if step_with(&mut rig, ailments[random.below(3)]).is_err() {
-                            rig = rig.renewed(&mut ledger);
-                        }
-                    }
-                    2 => rig.preempt_one(&mut random),
-                    _ => {}
-                }
+                rig = disturbed(rig, &mut ledger, &mut random);
                 rig.step(&mut ledger);
             }
             adopted += rig.core.stats().pages_adopted_total;
