@@ -65,12 +65,16 @@ pub const SLOTS_MAX: usize = 256;
 pub const READER_EVENTS_MAX: usize = 65_536;
 
 /// Engine deaths within `RESTART_PERIOD_MS` after which the model counts as failed.
+/// Unless told otherwise.
 pub const RESTARTS_MAX: usize = 8;
+/// The most that an operator may allow.
+pub const RESTARTS_CEILING: usize = 1000;
 pub const RESTART_PERIOD_MS: u64 = 60_000;
 /// Latches of a generator without a confirmed step between them: a new process may cure what
 /// a new generator does not.
 pub const LATCHES_IN_A_ROW_MAX: u32 = 4;
-/// Wait before a restart, doubled from the first to the second with each death in the period.
+/// Wait before a restart, doubled from the first to the second with each death after which no
+/// token came.
 pub const RESTART_BACKOFF_MS_MIN: u64 = 20;
 pub const RESTART_BACKOFF_MS_MAX: u64 = 5_000;
 /// An engine that has not said hello by then is killed.
@@ -141,5 +145,6 @@ const _: () = assert!(FRAME_BYTES_MAX < LEDGER_BYTES_MAX);
 const _: () = assert!(HANG_TIMEOUT_MS > LOOK_MS_MAX);
 const _: () = assert!(HANG_TIMEOUT_MS <= HANG_TIMEOUT_MS_MAX);
 const _: () = assert!((LATCHES_IN_A_ROW_MAX as usize) < RESTARTS_MAX);
+const _: () = assert!(0 < RESTARTS_MAX && RESTARTS_MAX <= RESTARTS_CEILING);
 const _: () = assert!(RETRY_AFTER_S_MIN <= RETRY_AFTER_S_MAX);
 const _: () = assert!(RESTART_BACKOFF_MS_MIN <= RESTART_BACKOFF_MS_MAX);

@@ -17,6 +17,7 @@ mod config;
 mod contained;
 mod event_body;
 mod failure;
+mod fault_report;
 mod field;
 mod generation;
 mod health_report;
@@ -34,7 +35,9 @@ mod service;
 pub use access::ApiKeys;
 pub use config::ServerConfig;
 pub use listener::serve;
-pub use service::{EventStream, Service, Submitting};
+#[cfg(feature = "fault-injection")]
+pub use service::Ordering;
+pub use service::{EventStream, Lifting, Service, Submitting};
 
 #[cfg(test)]
 mod tests;

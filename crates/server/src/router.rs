@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Extension, MatchedPath, Path, Request, State};
+use axum::extract::{Extension, MatchedPath, Path, RawQuery, Request, State};
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde_json::json;
 
 use crate::access::{allow_origin, answer_preflight};
@@ -19,7 +19,7 @@ use crate::injected;
 use crate::metrics::{self, Metrics};
 use crate::openai::endpoint::{chat_completions, completions};
 use crate::refusal::Refusal;
-use crate::{health_report, model_list};
+use crate::{fault_report, health_report, model_list};
 
 /// The name of a request in headers, bodies and logs.
 #[derive(Clone, Debug)]
@@ -43,7 +43,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .route("/version", get(version));
+        .route("/version", get(version))
+        .route("/v1/faults", get(faults))
+        .route("/v1/faults/{id}", get(fault))
+        .route("/v1/quarantine", get(quarantine).delete(lift_all))
+        .route("/v1/quarantine/{fingerprint}", delete(lift));
     injected::add_route(router)
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
@@ -140,6 +144,38 @@ async fn metrics(State(app): Shared) -> Response<Body> {
         .headers_mut()
         .insert(header::CONTENT_TYPE, content_type);
     response
+}
+
+async fn faults(
+    State(app): Shared,
+    Extension(name): Name,
+    RawQuery(query): RawQuery,
+) -> Response<Body> {
+    fault_report::faults(&app, &name.0, query.as_deref())
+}
+
+async fn fault(
+    State(app): Shared,
+    Extension(name): Name,
+    Path(id): Path<String>,
+) -> Response<Body> {
+    fault_report::fault(&app, &name.0, &id)
+}
+
+async fn quarantine(State(app): Shared) -> Response<Body> {
+    fault_report::quarantine(&app)
+}
+
+async fn lift_all(State(app): Shared, Extension(name): Name) -> Response<Body> {
+    fault_report::lift(&app, &name.0, None).await
+}
+
+async fn lift(
+    State(app): Shared,
+    Extension(name): Name,
+    Path(fingerprint): Path<String>,
+) -> Response<Body> {
+    fault_report::lift(&app, &name.0, Some(&fingerprint)).await
 }
 
 async fn version() -> Response<Body> {

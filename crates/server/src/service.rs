@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use relight_protocol::{ModelCard, Request};
-use relight_supervisor::{Handle, Health, RequestFailure, RequestStream, Snapshot, StreamEvent};
+use relight_supervisor::{
+    FaultRecord, Handle, Health, QuarantinedRequest, RequestFailure, RequestStream, Snapshot,
+    StreamEvent,
+};
 
 /// The events of one submitted request. Dropping it cancels the request.
 pub trait EventStream: Send {
@@ -19,6 +22,13 @@ pub trait EventStream: Send {
 pub type Submitting<'a> =
     Pin<Box<dyn Future<Output = Result<Box<dyn EventStream>, RequestFailure>> + Send + 'a>>;
 
+/// A quarantine on its way to its end.
+pub type Lifting<'a> = Pin<Box<dyn Future<Output = usize> + Send + 'a>>;
+
+/// An order on its way to whoever carries it out.
+#[cfg(feature = "fault-injection")]
+pub type Ordering<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+
 /// What the server needs from behind it.
 pub trait Service: Send + Sync {
     /// Hands a request over; a fault is a refusal before any work was done.
@@ -29,11 +39,15 @@ pub trait Service: Send + Sync {
     fn snapshot(&self) -> Snapshot;
     /// The model that is served, or was last; `None` before the first load.
     fn model_card(&self) -> Option<Arc<ModelCard>>;
+    /// The newest faults, oldest first.
+    fn faults(&self) -> Arc<[Arc<FaultRecord>]>;
+    /// Requests that are refused now because they have ended engines.
+    fn quarantined(&self) -> Vec<QuarantinedRequest>;
+    /// Lets one fingerprint in again, or all. How many that were.
+    fn lift(&self, fingerprint: Option<u64>) -> Lifting<'_>;
     /// Orders a fault. False if nobody can take the order.
     #[cfg(feature = "fault-injection")]
-    fn inject(&self, _injection: relight_protocol::injection::Injection) -> bool {
-        false
-    }
+    fn inject(&self, injection: relight_protocol::injection::Injection) -> Ordering<'_>;
 }
 
 impl EventStream for RequestStream {
@@ -62,8 +76,20 @@ impl Service for Handle {
         Self::model_card(self)
     }
 
+    fn faults(&self) -> Arc<[Arc<FaultRecord>]> {
+        Self::faults(self)
+    }
+
+    fn quarantined(&self) -> Vec<QuarantinedRequest> {
+        Self::quarantined(self)
+    }
+
+    fn lift(&self, fingerprint: Option<u64>) -> Lifting<'_> {
+        Box::pin(Self::lift(self, fingerprint))
+    }
+
     #[cfg(feature = "fault-injection")]
-    fn inject(&self, injection: relight_protocol::injection::Injection) -> bool {
-        Self::inject(self, injection)
+    fn inject(&self, injection: relight_protocol::injection::Injection) -> Ordering<'_> {
+        Box::pin(Self::inject(self, injection))
     }
 }

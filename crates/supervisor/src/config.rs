@@ -31,7 +31,7 @@ impl EngineCommand {
 }
 
 /// Bounds that an operator may change; the defaults are those of `limits`, and all but the
-/// hang timeout can only be tightened.
+/// hang timeout and the restarts can only be tightened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Requests that wait in the front.
@@ -44,6 +44,8 @@ pub struct Bounds {
     pub reader_events_max: usize,
     /// How long an engine may take to say hello, in milliseconds.
     pub hello_ms_max: u64,
+    /// Deaths within `limits::RESTART_PERIOD_MS` after which the model counts as failed.
+    pub restarts_max: usize,
     /// How long an engine may be at one thing, in milliseconds, besides what that thing is
     /// predicted to take.
     pub hang_timeout_ms: u64,
@@ -57,6 +59,7 @@ impl Default for Bounds {
             queue_age_ms_max: limits::QUEUE_AGE_MS_MAX,
             reader_events_max: limits::READER_EVENTS_MAX,
             hello_ms_max: limits::HELLO_MS_MAX,
+            restarts_max: limits::RESTARTS_MAX,
             hang_timeout_ms: limits::HANG_TIMEOUT_MS,
         }
     }
@@ -73,6 +76,7 @@ impl Bounds {
             queue_age_ms_max: self.queue_age_ms_max.min(most.queue_age_ms_max),
             reader_events_max: self.reader_events_max.clamp(1, most.reader_events_max),
             hello_ms_max: self.hello_ms_max.clamp(1, most.hello_ms_max),
+            restarts_max: self.restarts_max.clamp(1, limits::RESTARTS_CEILING),
             hang_timeout_ms: self
                 .hang_timeout_ms
                 .clamp(2 * limits::SUPERVISOR_TICK_MS, limits::HANG_TIMEOUT_MS_MAX),

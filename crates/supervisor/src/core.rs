@@ -206,7 +206,7 @@ impl Core {
             pid: None,
             card: None,
             probing: false,
-            budget: RestartBudget::default(),
+            budget: RestartBudget::new(bounds.restarts_max),
             watchdog: Watchdog::default(),
             quarantine: Quarantine::default(),
             suspects: BTreeSet::new(),

@@ -46,7 +46,10 @@ pub(crate) enum Control {
         reply: oneshot::Sender<DrainReport>,
     },
     #[cfg(feature = "fault-injection")]
-    Inject(relight_protocol::injection::Injection),
+    Inject {
+        injection: relight_protocol::injection::Injection,
+        reply: oneshot::Sender<()>,
+    },
     /// Ends one quarantine, or all.
     Lift {
         fingerprint: Option<u64>,
@@ -298,11 +301,13 @@ impl Handle {
         while reports.changed().await.is_ok() {}
     }
 
-    /// Orders a fault in the engine. False if the supervisor is gone or busy.
+    /// Orders a fault in the engine; what is submitted afterwards meets it. False if the
+    /// supervisor is gone.
     #[cfg(feature = "fault-injection")]
-    #[must_use]
-    pub fn inject(&self, injection: relight_protocol::injection::Injection) -> bool {
-        self.control.try_send(Control::Inject(injection)).is_ok()
+    pub async fn inject(&self, injection: relight_protocol::injection::Injection) -> bool {
+        let (reply, taken) = oneshot::channel();
+        let order = Control::Inject { injection, reply };
+        self.control.send(order).await.is_ok() && taken.await.is_ok()
     }
 
     /// Refuses new requests, fails queued ones, lets running ones finish for at most `drain`,

@@ -166,7 +166,10 @@ impl Shell {
                 self.feed(Input::Shutdown { drain_ms });
             }
             #[cfg(feature = "fault-injection")]
-            Control::Inject(injection) => self.feed(Input::Inject(injection)),
+            Control::Inject { injection, reply } => {
+                self.feed(Input::Inject(injection));
+                reply.send(()).ok();
+            }
             Control::Lift { fingerprint, reply } => {
                 let lifted = self.core.lift(fingerprint);
                 self.is_report_due = true;

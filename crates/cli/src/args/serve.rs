@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
-use relight_protocol::limits::{HANG_TIMEOUT_MS, HANG_TIMEOUT_MS_MAX};
+use relight_protocol::limits::{
+    HANG_TIMEOUT_MS, HANG_TIMEOUT_MS_MAX, RESTARTS_CEILING, RESTARTS_MAX,
+};
 
 use super::{EngineArgs, ModelArgs};
 
@@ -69,6 +71,17 @@ pub(crate) struct ListenArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = HANG_TIMEOUT_MS / 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=HANG_TIMEOUT_MS_MAX / 1000))]
     pub(crate) hang_timeout: u64,
+    /// Engines that may die within a minute before the model counts as failed
+    #[arg(long, value_name = "COUNT", default_value_t = RESTARTS_MAX)]
+    #[arg(value_parser = restarts)]
+    pub(crate) max_restarts: usize,
+}
+
+fn restarts(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=RESTARTS_CEILING) => Ok(count),
+        _ => Err(format!("must be from 1 to {RESTARTS_CEILING}")),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

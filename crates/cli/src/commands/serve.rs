@@ -34,6 +34,7 @@ pub(crate) fn serve(args: ServeArgs, output: Output) -> anyhow::Result<ExitCode>
         engines,
         bounds: Bounds {
             queue_requests_max: args.listen.max_queue.unwrap_or(limits::QUEUE_REQUESTS_MAX),
+            restarts_max: args.listen.max_restarts,
             hang_timeout_ms: args.listen.hang_timeout.saturating_mul(1000),
             ..Bounds::default()
         },

@@ -9,6 +9,13 @@ use serde_json::Value;
 /// No answer of a tiny model takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The clock of the tests that measure pauses.
+#[cfg(feature = "fault-injection")]
+#[expect(clippy::disallowed_methods, reason = "a client measures its own waits")]
+pub(crate) fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
 /// An answer that is being read.
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -82,10 +89,10 @@ fn line(reader: &mut BufReader<TcpStream>) -> String {
 impl Answer {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found =
-            |line: &'_ String| line.starts_with(name) && line[name.len()..].starts_with(": ");
-        let line = self.headers.iter().find(|line| found(line))?;
-        Some(&line[name.len() + 2..])
+        self.headers
+            .iter()
+            .filter_map(|line| line.split_once(": "))
+            .find_map(|(found, value)| (found == name).then_some(value))
     }
 
     /// The next chunk; `None` at the proper end of a chunked body.

@@ -7,7 +7,8 @@ mod answers;
 mod http;
 #[cfg(test)]
 mod life;
-#[cfg(all(test, feature = "fault-injection"))]
+#[cfg(test)]
+#[cfg(feature = "fault-injection")]
 mod matrix;
 #[cfg(test)]
 mod models;

@@ -101,8 +101,8 @@ impl Server {
 
     /// Orders a fault, as `relight inject` does.
     #[cfg(feature = "fault-injection")]
-    pub(crate) fn inject(&self, order: Value) {
-        let answer = self.post("/v1/faults/inject", &order);
+    pub(crate) fn inject(&self, order: &Value) {
+        let answer = self.post("/v1/faults/inject", order);
         let status = answer.status;
         assert_eq!(status, 200, "{order}: {}", answer.text());
     }

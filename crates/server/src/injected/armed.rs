@@ -36,7 +36,7 @@ async fn inject(State(app): State<Arc<App>>, body: Bytes) -> Response<Body> {
         orders.push(Armed::new(injection));
         true
     } else {
-        app.service.inject(injection)
+        app.service.inject(injection).await
     };
     let status = if is_taken {
         StatusCode::OK

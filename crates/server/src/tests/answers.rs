@@ -1,7 +1,10 @@
 //! Everything that is not a stream and not a failure.
 
+use std::time::Duration;
+
 use expect_test::expect;
 use relight_protocol::{FinishReason, Prompt};
+use relight_supervisor::{FaultId, QuarantinedRequest};
 
 use super::client::{Client, get, masked, post, send};
 use super::scripted::{
@@ -259,4 +262,40 @@ async fn one_connection_serves_many_requests() {
         client.post("/v1/chat/completions", HI).await;
         assert_eq!(client.answer().await.0.status, 200);
     }
+}
+
+#[tokio::test]
+async fn a_quarantine_is_listed_and_lifted() {
+    let server = Server::default().await;
+    let request = |fingerprint| QuarantinedRequest {
+        fingerprint,
+        left: Duration::from_secs(9),
+        fault_id: FaultId(3),
+    };
+    *server.service.quarantined.lock().unwrap() = vec![request(0xabc), request(0xdef)];
+    let (head, body) = get(server.address, "/v1/quarantine").await;
+    assert_eq!(head.status, 200);
+    expect![[r#"{"object":"list","data":[{"object":"quarantine","fingerprint":"0000000000000abc","seconds_left":9,"fault_id":"f3"},{"object":"quarantine","fingerprint":"0000000000000def","seconds_left":9,"fault_id":"f3"}]}"#]].assert_eq(&body);
+    for (path, status) in [("/abc", 200), ("/abc", 404), ("/xyz", 404), ("", 200)] {
+        let line = format!("DELETE /v1/quarantine{path} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let (head, body) = send(server.address, &line).await;
+        assert_eq!(head.status, status, "{path}: {body}");
+    }
+    let (_head, body) = get(server.address, "/v1/quarantine").await;
+    assert_eq!(body, r#"{"object":"list","data":[]}"#);
+}
+
+#[tokio::test]
+async fn faults_are_listed_from_a_number_on() {
+    let server = Server::default().await;
+    let (head, body) = get(server.address, "/v1/faults?after=7").await;
+    assert_eq!(
+        (head.status, body.as_str()),
+        (200, r#"{"object":"list","data":[]}"#)
+    );
+    assert_eq!(
+        get(server.address, "/v1/faults?after=x").await.0.status,
+        400
+    );
+    assert_eq!(get(server.address, "/v1/faults/f7").await.0.status, 404);
 }

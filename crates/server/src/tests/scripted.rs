@@ -11,12 +11,14 @@ use relight_protocol::{
     ChoiceFinished, ChoiceIndex, Delta, Fault, FinishReason, ModelCard, Request, RequestId,
     TokenId, TokenLogprob, Usage,
 };
-use relight_supervisor::{Health, RequestFailure, Snapshot, Status, StreamEvent};
+use relight_supervisor::{
+    FaultRecord, Health, QuarantinedRequest, RequestFailure, Snapshot, Status, StreamEvent,
+};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::{EventStream, ServerConfig, Service, Submitting};
+use crate::{EventStream, Lifting, ServerConfig, Service, Submitting};
 
 /// Longest that a test waits for anything; only a failing test ever waits so long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,6 +52,7 @@ pub(super) struct Scripted {
     scripts: Mutex<VecDeque<Script>>,
     pub(super) requests: Mutex<Vec<Request>>,
     pub(super) health: Mutex<Health>,
+    pub(super) quarantined: Mutex<Vec<QuarantinedRequest>>,
     ends: watch::Sender<Ends>,
 }
 
@@ -101,6 +104,27 @@ impl Service for Front {
 
     fn model_card(&self) -> Option<Arc<ModelCard>> {
         self.health().card
+    }
+
+    fn faults(&self) -> Arc<[Arc<FaultRecord>]> {
+        Arc::default()
+    }
+
+    fn quarantined(&self) -> Vec<QuarantinedRequest> {
+        self.0.quarantined.lock().unwrap().clone()
+    }
+
+    fn lift(&self, fingerprint: Option<u64>) -> Lifting<'_> {
+        let mut quarantined = self.0.quarantined.lock().unwrap();
+        let before = quarantined.len();
+        quarantined.retain(|request| fingerprint.is_some_and(|one| one != request.fingerprint));
+        let lifted = before - quarantined.len();
+        Box::pin(async move { lifted })
+    }
+
+    #[cfg(feature = "fault-injection")]
+    fn inject(&self, _injection: relight_protocol::injection::Injection) -> crate::Ordering<'_> {
+        Box::pin(async { false })
     }
 }
 
@@ -156,6 +180,7 @@ impl Server {
         let service = Arc::new(Scripted {
             scripts: Mutex::default(),
             requests: Mutex::default(),
+            quarantined: Mutex::default(),
             health: Mutex::new(Health {
                 status: Status::Ready,
                 card: Some(Arc::new(card())),

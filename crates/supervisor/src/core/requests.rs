@@ -208,6 +208,7 @@ impl Core {
         let event = entry.commit_delta(delta, context_tokens)?;
         if event.is_some() {
             self.record.token_committed();
+            self.budget.progressed();
             self.faults.token_committed();
         }
         self.deliver_if_new(id, event.map(StreamEvent::Delta));

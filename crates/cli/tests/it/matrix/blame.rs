@@ -12,7 +12,7 @@ fn a_killer_fails_alone_after_two_deaths_and_is_refused_for_a_while() {
     let chorus = Chorus::record(&server);
     let killer = long_prompt("This is poison for engines", 20);
     chorus.stays_the_same(&server, || {
-        server.inject(whoever("poison", "shared", "abort"));
+        server.inject(&whoever("poison", "shared", "abort"));
         let answer = server.post("/v1/completions", &killer);
         assert_eq!(answer.status, 500);
         assert_eq!(answer.header("x-should-retry"), Some("false"));
@@ -64,7 +64,7 @@ fn a_killer_in_a_private_phase_is_known_at_once() {
     ] {
         let marker = text.split(' ').next().expect("a word");
         chorus.stays_the_same(&server, || {
-            server.inject(whoever(marker, phase, "abort"));
+            server.inject(&whoever(marker, phase, "abort"));
             let answer = server.post("/v1/completions", &long_prompt(text, 20));
             assert_eq!(answer.status, 500, "{phase}");
         });
@@ -80,7 +80,7 @@ fn one_row_that_is_not_a_number_fails_alone() {
     let server = Server::start(&[]);
     let chorus = Chorus::record(&server);
     chorus.stays_the_same(&server, || {
-        server.inject(whoever("nonsense", "logits", "non-finite"));
+        server.inject(&whoever("nonsense", "logits", "non-finite"));
         let answer = server.post("/v1/completions", &long_prompt("Some nonsense", 20));
         assert_eq!(answer.status, 503);
         assert_eq!(answer.json()["error"]["code"], "non_finite_logits");
@@ -92,7 +92,7 @@ fn one_row_that_is_not_a_number_fails_alone() {
 #[test]
 fn an_engine_that_dies_at_every_start_is_given_up_and_probed() {
     let server = Server::start(&[]);
-    server.inject(json!({ "place": "load", "blow": "exit", "every_engine": true, "times": 1 }));
+    server.inject(&json!({ "place": "load", "blow": "exit", "every_engine": true, "times": 1 }));
     server.kill_engine();
     let answer = server.post("/v1/completions", &long_prompt("Is anybody there", 5));
     assert_eq!(answer.status, 503);
@@ -108,7 +108,7 @@ fn a_fault_of_the_handler_or_the_writer_is_that_requests_alone() {
     let chorus = Chorus::record(&server);
     chorus.stays_the_same(&server, || {
         let order = json!({ "place": "handler", "blow": "panic", "marker": "clumsy", "times": 1 });
-        server.inject(order);
+        server.inject(&order);
         let answer = server.post("/v1/completions", &long_prompt("A clumsy one", 5));
         assert_eq!(answer.status, 500);
     });

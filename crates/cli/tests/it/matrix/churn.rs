@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::chorus::is_whole;
 use super::{counted, once};
+use crate::http::now;
 use crate::resume::stripped;
 use crate::server::{Server, long_prompt};
 
@@ -81,10 +82,10 @@ fn listen(server: &Server, body: &Value) -> (u16, Vec<String>, Duration) {
     if status != 200 {
         return (status, vec![answer.text()], Duration::ZERO);
     }
-    let (mut events, mut longest, mut last) = (Vec::new(), Duration::ZERO, Instant::now());
+    let (mut events, mut longest, mut last) = (Vec::new(), Duration::ZERO, now());
     while let Some(event) = answer.event() {
         longest = longest.max(last.elapsed());
-        last = Instant::now();
+        last = now();
         events.push(event);
     }
     (status, events, longest)
@@ -140,7 +141,7 @@ impl Churn<'_> {
         let marker = format!("culprit {number}.");
         let phases = ["prepare", "admit", "sample", "detokenize", "emit"];
         let place = phases[dice.below(phases.len())];
-        self.server.inject(json!({
+        self.server.inject(&json!({
             "place": place, "blow": "panic", "marker": marker, "every_engine": true
         }));
         let mut body = long_prompt(&marker, 40);
@@ -161,7 +162,7 @@ impl Churn<'_> {
             let (place, blow) = FAULTS[dice.below(FAULTS.len())];
             let mut order = once(place, blow);
             order["skip"] = json!(dice.below(30));
-            self.server.inject(order);
+            self.server.inject(&order);
             *struck.entry(format!("{place} {blow}")).or_default() += 1;
         }
         struck

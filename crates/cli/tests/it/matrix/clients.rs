@@ -1,7 +1,5 @@
 //! Rows 10-14, 43-46, 53, 56: clients that leave, storms, overload, shutdown.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::chorus::{Chorus, is_whole};
@@ -13,17 +11,18 @@ fn clients_that_leave_at_any_moment_disturb_nobody() {
     let server = Server::start(&["-np", "4"]);
     let chorus = Chorus::record(&server);
     chorus.stays_the_same(&server, || {
+        let server = &server;
+        let visits = |client: usize| {
+            for visit in 0..25 {
+                let mut body = long_prompt(&format!("Visit {visit} of {client}"), 400);
+                body["stream"] = json!(true);
+                // Some leave while they are queued or in prefill, some in mid-answer.
+                crate::http::leave(server.port, &body, visit % 4);
+            }
+        };
         std::thread::scope(|scope| {
             for client in 0..4 {
-                let server = &server;
-                scope.spawn(move || {
-                    for visit in 0..25 {
-                        let mut body = long_prompt(&format!("Visit {visit} of {client}"), 400);
-                        body["stream"] = json!(true);
-                        // Some leave while they are queued or in prefill, some in mid-answer.
-                        crate::http::leave(server.port, &body, visit % 4);
-                    }
-                });
+                scope.spawn(move || visits(client));
             }
         });
     });
@@ -50,15 +49,14 @@ fn a_client_that_leaves_as_the_engine_dies_leaves_no_ghost() {
 fn overload_is_refused_at_once_and_probes_still_answer() {
     let server = Server::start(&["-np", "1", "--max-queue", "2"]);
     let body = long_prompt("Many at once", 200);
-    let statuses: Vec<(u16, Duration, bool)> = std::thread::scope(|scope| {
+    let statuses: Vec<(u16, bool)> = std::thread::scope(|scope| {
         let many: Vec<_> = (0..40)
             .map(|_| {
                 let (server, body) = (&server, &body);
                 scope.spawn(move || {
-                    let started = std::time::Instant::now();
                     let answer = server.post("/v1/completions", body);
                     let waits = answer.header("retry-after").is_some();
-                    (answer.status, started.elapsed(), waits)
+                    (answer.status, waits)
                 })
             })
             .collect();
@@ -70,7 +68,7 @@ fn overload_is_refused_at_once_and_probes_still_answer() {
     });
     let refused = statuses.iter().filter(|(status, ..)| *status == 503);
     assert!(refused.clone().count() > 0, "{statuses:?}");
-    assert!(refused.clone().all(|(_, _, waits)| *waits));
+    assert!(refused.clone().all(|(_, waits)| *waits));
     let served = statuses
         .iter()
         .filter(|(status, ..)| *status == 200)

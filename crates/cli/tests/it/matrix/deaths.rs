@@ -14,7 +14,7 @@ fn every_death_is_a_pause(orders: &[(&str, &str, &str)]) {
     let chorus = Chorus::record(&server);
     for (place, blow, cause) in orders {
         let before = restarts(&server, cause);
-        chorus.stays_the_same(&server, || server.inject(once(place, blow)));
+        chorus.stays_the_same(&server, || server.inject(&once(place, blow)));
         assert_eq!(restarts(&server, cause), before + 1.0, "{place} {blow}");
     }
     assert_eq!(counted(&server, "relight_quarantines_total", ""), 0.0);
@@ -62,7 +62,7 @@ fn a_pipe_that_breaks_or_lies_is_a_pause() {
 fn a_token_that_comes_twice_is_dropped() {
     let server = Server::start(&[]);
     let chorus = Chorus::record(&server);
-    chorus.stays_the_same(&server, || server.inject(once("pipe", "repeat")));
+    chorus.stays_the_same(&server, || server.inject(&once("pipe", "repeat")));
     assert_eq!(counted(&server, "relight_duplicate_events_total", ""), 1.0);
     assert_eq!(counted(&server, "relight_engine_restarts_total", ""), 0.0);
 }
@@ -79,7 +79,7 @@ fn a_panic_in_a_step_replaces_the_generator_and_not_the_process() {
         ("logits", "non-finite"),
     ] {
         let before = counted(&server, "relight_latches_total", "");
-        chorus.stays_the_same(&server, || server.inject(once(place, blow)));
+        chorus.stays_the_same(&server, || server.inject(&once(place, blow)));
         let after = counted(&server, "relight_latches_total", "");
         assert_eq!(after, before + 1.0, "{place} {blow}");
     }
@@ -94,7 +94,7 @@ fn a_newcomer_in_prefill_survives_a_crash_that_is_not_its_own() {
     let newcomer = long_prompt("A newcomer came by and", 30);
     let expected = server.complete(&newcomer)["choices"].clone();
     let found = chorus.stays_the_same(&server, || {
-        server.inject(json!({
+        server.inject(&json!({
             "place": "shared", "blow": "segfault", "marker": "newcomer", "times": 1
         }));
         server.complete(&newcomer)["choices"].clone()
@@ -109,10 +109,10 @@ fn a_second_death_during_replay_or_load_is_a_longer_pause() {
     let chorus = Chorus::record(&server);
     chorus.stays_the_same(&server, || {
         // Once in every engine: this one dies in its next step, the one after in its first.
-        server.inject(json!({
+        server.inject(&json!({
             "place": "load", "blow": "exit", "times": 1, "skip": 1, "every_engine": true
         }));
-        server.inject(once("shared", "abort"));
+        server.inject(&once("shared", "abort"));
     });
     is_whole(&server);
 }

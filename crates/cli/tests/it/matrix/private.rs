@@ -15,7 +15,7 @@ fn a_panic_in_any_private_phase_fails_that_request_alone() {
     let engine = server.engine_pid();
     chorus.stays_the_same(&server, || {
         for phase in PHASES {
-            server.inject(json!({
+            server.inject(&json!({
                 "place": phase, "blow": "panic", "marker": "fragile", "times": 1
             }));
             let answer = server.post("/v1/completions", &long_prompt("Something fragile", 20));
@@ -38,7 +38,8 @@ fn memory_that_one_request_cannot_have_is_its_own_error() {
     let server = Server::start(&[]);
     let chorus = Chorus::record(&server);
     chorus.stays_the_same(&server, || {
-        server.inject(json!({ "place": "admit", "blow": "error", "marker": "greedy", "times": 1 }));
+        server
+            .inject(&json!({ "place": "admit", "blow": "error", "marker": "greedy", "times": 1 }));
         let answer = server.post("/v1/completions", &long_prompt("A greedy one", 20));
         assert_eq!(answer.status, 503);
         assert_eq!(answer.json()["error"]["code"], "insufficient_memory");
@@ -48,7 +49,7 @@ fn memory_that_one_request_cannot_have_is_its_own_error() {
 #[test]
 fn a_fault_in_mid_stream_ends_with_an_error_frame_and_nothing_else() {
     let server = Server::start(&[]);
-    server.inject(json!({
+    server.inject(&json!({
         "place": "sample", "blow": "panic", "marker": "halfway", "skip": 12, "times": 1
     }));
     let mut body = long_prompt("Only halfway", 60);
@@ -75,7 +76,7 @@ fn a_healthy_stream_of_1500_tokens_outlives_a_neighbour_that_fails_in_prefill() 
     streamed["stream"] = json!(true);
     let mut answer = server.post("/v1/completions", &streamed);
     answer.event().expect("an event");
-    server.inject(json!({ "place": "admit", "blow": "panic", "marker": "sickly", "times": 1 }));
+    server.inject(&json!({ "place": "admit", "blow": "panic", "marker": "sickly", "times": 1 }));
     let failed = server.post("/v1/completions", &long_prompt("A sickly request", 20));
     assert_eq!(failed.status, 503);
     let events = answer.events();

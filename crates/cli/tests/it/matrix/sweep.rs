@@ -32,7 +32,7 @@ fn sweep<T: PartialEq>(ask: impl Fn(&Server) -> T) {
     for kills in kills.chunks(DEATHS) {
         let server = Server::start(&[]);
         for deltas in kills {
-            server.inject(json!({
+            server.inject(&json!({
                 "place": "pipe", "blow": "kill", "skip": deltas, "times": 1
             }));
             let found = ask(&server);
