@@ -55,6 +55,8 @@ pub const QUEUE_REQUESTS_MAX: usize = 512;
 pub const QUEUE_AGE_MS_MAX: u64 = 300_000;
 /// Requests that an engine holds at once, running and waiting.
 pub const ENGINE_REQUESTS_MAX: usize = 1024;
+/// Requests that are open at once, waiting or running.
+pub const OPEN_REQUESTS_MAX: usize = QUEUE_REQUESTS_MAX + ENGINE_REQUESTS_MAX;
 /// Commands and prepared requests on their way to the engine's core.
 pub const ENGINE_INBOX_MAX: usize = 2 * ENGINE_REQUESTS_MAX;
 /// Least time between two reports of a busy engine's numbers.
@@ -137,7 +139,7 @@ const _: () = assert!(
 const _: () = assert!(QUEUE_REQUESTS_MAX <= ENGINE_REQUESTS_MAX);
 const _: () = assert!(SLOTS_MAX <= ENGINE_REQUESTS_MAX);
 const _: () = assert!(
-    2 * (QUEUE_REQUESTS_MAX + ENGINE_REQUESTS_MAX) <= SUPERVISOR_INBOX_MAX,
+    2 * OPEN_REQUESTS_MAX <= SUPERVISOR_INBOX_MAX,
     "every open stream needs room for its submission and its cancel"
 );
 const _: () = assert!(2 * STOP_STRING_BYTES_MAX <= TEXT_TAIL_BYTES_MAX);

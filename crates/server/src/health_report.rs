@@ -70,6 +70,7 @@ fn health_json(health: &Health, model: &str, now: u64) -> Value {
             "pid": health.engine_pid,
             "restarts": health.restarts,
             "recent_faults": health.recent_faults,
+            "contained_faults": health.contained_faults,
             "last_token_age_s": health.last_generation_age.map(|age| age.as_secs_f64()),
             "last_fault": fault,
             "loading": loading,

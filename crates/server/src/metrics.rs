@@ -233,6 +233,12 @@ fn counts(label: &'static str, words: &BTreeMap<&'static str, u64>) -> Family<Wo
 fn register_recovery(registry: &mut Registry, snapshot: &Snapshot) {
     let restarts = counts("cause", &snapshot.restarts);
     registry.register("relight_engine_restarts", "Engines lost by cause", restarts);
+    let latches = counts("cause", &snapshot.latches);
+    let help = "Generators replaced within their engine by cause";
+    registry.register("relight_latches", help, latches);
+    let contained = counts("phase", &snapshot.contained);
+    let help = "Faults that cost one request, by phase";
+    registry.register("relight_contained_faults", help, contained);
     for (name, help, value) in [
         (
             "relight_requests_resumed",
@@ -296,6 +302,15 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
     register_faults(registry, stats);
     let (name, help) = ("relight_pages_cached", "Pages kept for their prefix alone");
     gauge(registry, name, help, u64::from(stats.pages_cached));
+    let (name, help) = ("relight_pages_used", "Pages that sequences hold");
+    gauge(registry, name, help, u64::from(stats.pages_used));
+    let (name, help) = ("relight_suspects", "Requests that may have ended an engine");
+    gauge(registry, name, help, snapshot.suspects as u64);
+    let (name, help) = (
+        "relight_requests_in_flight_max",
+        "Requests an engine may hold",
+    );
+    gauge(registry, name, help, snapshot.in_flight_max as u64);
     let in_flight = snapshot.in_flight as u64;
     let (name, help) = ("relight_requests_in_flight", "Requests an engine holds");
     gauge(registry, name, help, in_flight);
@@ -343,11 +358,6 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
 /// What an engine got over by itself.
 fn register_faults(registry: &mut Registry, stats: &Stats) {
     for (name, help, value) in [
-        (
-            "relight_contained_faults",
-            "Faults that cost no engine",
-            stats.contained_faults_total,
-        ),
         (
             "relight_audits",
             "Audits of pages and slots",

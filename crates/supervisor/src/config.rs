@@ -34,6 +34,8 @@ impl EngineCommand {
 /// hang timeout and the restarts can only be tightened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
+    /// Requests that are open at once, waiting or running.
+    pub open_requests_max: usize,
     /// Requests that wait in the front.
     pub queue_requests_max: usize,
     /// Requests that an engine holds at once.
@@ -54,6 +56,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
+            open_requests_max: limits::OPEN_REQUESTS_MAX,
             queue_requests_max: limits::QUEUE_REQUESTS_MAX,
             engine_requests_max: limits::ENGINE_REQUESTS_MAX,
             queue_age_ms_max: limits::QUEUE_AGE_MS_MAX,
@@ -71,6 +74,7 @@ impl Bounds {
     pub(crate) fn clamped(self) -> Self {
         let most = Self::default();
         Self {
+            open_requests_max: self.open_requests_max.clamp(1, most.open_requests_max),
             queue_requests_max: self.queue_requests_max.min(most.queue_requests_max),
             engine_requests_max: self.engine_requests_max.clamp(1, most.engine_requests_max),
             queue_age_ms_max: self.queue_age_ms_max.min(most.queue_age_ms_max),

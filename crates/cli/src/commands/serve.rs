@@ -30,10 +30,15 @@ pub(crate) fn serve(args: ServeArgs, output: Output) -> anyhow::Result<ExitCode>
         config: args.engine.config(&model.path)?,
         environment: logs.environment(),
     };
+    let slots = usize::from(engines.config.slots);
+    let open_requests_max = match args.listen.max_queue {
+        Some(waiting) => slots.saturating_add(waiting),
+        None => limits::OPEN_REQUESTS_MAX,
+    };
     let options = FrontOptions {
         engines,
         bounds: Bounds {
-            queue_requests_max: args.listen.max_queue.unwrap_or(limits::QUEUE_REQUESTS_MAX),
+            open_requests_max,
             restarts_max: args.listen.max_restarts,
             hang_timeout_ms: args.listen.hang_timeout.saturating_mul(1000),
             ..Bounds::default()

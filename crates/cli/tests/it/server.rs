@@ -21,10 +21,14 @@ pub(crate) struct Server {
 pub(crate) fn model() -> &'static Path {
     static MODEL: OnceLock<PathBuf> = OnceLock::new();
     MODEL.get_or_init(|| {
+        let model = TinyModel {
+            context: 2048,
+            ..TinyModel::llama()
+        };
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny-llama.gguf");
         // Several test processes may write it at once: each writes its own and renames.
         let own = path.with_extension(std::process::id().to_string());
-        std::fs::write(&own, TinyModel::llama().build()).unwrap();
+        std::fs::write(&own, model.build()).unwrap();
         std::fs::rename(&own, &path).unwrap();
         path
     })

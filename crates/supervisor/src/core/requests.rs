@@ -59,6 +59,7 @@ impl Core {
         let bytes = self.ledger.bytes().saturating_add(print.bytes);
         let has_room = self.engine_has_room();
         let is_full = !has_room && self.queue_depth >= self.bounds.queue_requests_max;
+        let is_full = is_full || self.ledger.len() >= self.bounds.open_requests_max;
         if is_full || bytes > limits::LEDGER_BYTES_MAX {
             return Some(self.overloaded(Overload::QueueFull).into());
         }

@@ -1,3 +1,5 @@
+use relight_protocol::limits::RESTARTS_MAX;
+
 use super::*;
 
 #[test]

@@ -52,7 +52,8 @@ fn a_stopped_engine_is_replaced() {
 fn a_pipe_that_breaks_or_lies_is_a_pause() {
     every_death_is_a_pause(&[
         ("pipe", "garbage", "ipc"),
-        ("pipe", "cut", "exit"),
+        // Its end may be seen before its exit.
+        ("pipe", "cut", ""),
         ("pipe", "wrong-id", "protocol"),
         ("pipe", "skip", "protocol"),
     ]);

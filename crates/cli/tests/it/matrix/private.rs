@@ -30,7 +30,9 @@ fn a_panic_in_any_private_phase_fails_that_request_alone() {
     assert_eq!(counted(&server, "relight_latches_total", ""), 0.0);
     assert_eq!(counted(&server, "relight_contained_faults_total", ""), 5.0);
     let health = server.get("/health").json();
-    assert_eq!(health["degraded"]["faults"], json!(5), "{health}");
+    assert_eq!(health["degraded"], json!(true), "{health}");
+    assert_eq!(health["engine"]["recent_faults"], json!(5), "{health}");
+    assert_eq!(health["engine"]["contained_faults"], json!(5), "{health}");
 }
 
 #[test]
@@ -50,7 +52,7 @@ fn memory_that_one_request_cannot_have_is_its_own_error() {
 fn a_fault_in_mid_stream_ends_with_an_error_frame_and_nothing_else() {
     let server = Server::start(&[]);
     server.inject(&json!({
-        "place": "sample", "blow": "panic", "marker": "halfway", "skip": 12, "times": 1
+        "place": "emit", "blow": "panic", "marker": "halfway", "skip": 12, "times": 1
     }));
     let mut body = long_prompt("Only halfway", 60);
     body["stream"] = json!(true);

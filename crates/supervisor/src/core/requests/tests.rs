@@ -382,3 +382,19 @@ fn health_tells_the_age_of_the_last_token() {
     let age = bench.core.health().last_generation_age.unwrap();
     assert_eq!(age.as_millis(), 700);
 }
+
+#[test]
+fn requests_beyond_those_that_may_be_open_are_refused_even_if_the_engine_has_room() {
+    let bounds = Bounds {
+        open_requests_max: 2,
+        ..Bounds::default()
+    };
+    let mut bench = Bench::serving_within(bounds);
+    bench.submit(1);
+    bench.submit(2);
+    let (resource, _retry_after_s) = overload(&refused(&bench.submit(3)));
+    assert_eq!(resource, Overload::QueueFull);
+    bench.cancel(1);
+    bench.submit(4);
+    assert_eq!(bench.core.snapshot().in_flight, 2);
+}
