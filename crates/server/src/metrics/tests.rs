@@ -75,7 +75,6 @@ fn our_own_names_tell_everything() {
     expect![[r#"
         relight_audit_failures_total{model_name="m \"q\""} 1
         relight_audits_total{model_name="m \"q\""} 7
-        relight_contained_faults_total{model_name="m \"q\""} 2
         relight_duplicate_events_total{model_name="m \"q\""} 0
         relight_e2e_request_latency_seconds_bucket{model_name="m \"q\"",le="0.05"} 0
         relight_e2e_request_latency_seconds_count{model_name="m \"q\""} 1
@@ -98,6 +97,7 @@ fn our_own_names_tell_everything() {
         relight_pages_adopted_total{model_name="m \"q\""} 6
         relight_pages_cached{model_name="m \"q\""} 4
         relight_pages_corrupt_total{model_name="m \"q\""} 2
+        relight_pages_used{model_name="m \"q\""} 8
         relight_preemptions_total{model_name="m \"q\""} 1
         relight_prefix_cache_hits_total{model_name="m \"q\""} 64
         relight_prefix_cache_queries_total{model_name="m \"q\""} 500
@@ -122,6 +122,7 @@ fn our_own_names_tell_everything() {
         relight_recovery_seconds_bucket{model_name="m \"q\"",le="60"} 2
         relight_recovery_seconds_count{model_name="m \"q\""} 3
         relight_recovery_seconds_sum{model_name="m \"q\""} 70.2
+        relight_requests_in_flight_max{model_name="m \"q\""} 0
         relight_requests_in_flight{model_name="m \"q\""} 3
         relight_requests_resumed_total{model_name="m \"q\""} 0
         relight_requests_submitted_total{model_name="m \"q\""} 0
@@ -134,6 +135,7 @@ fn our_own_names_tell_everything() {
         relight_sequences_waiting{model_name="m \"q\""} 5
         relight_status{model_name="m \"q\"",state="starting"} 1
         relight_steps_total{model_name="m \"q\""} 900
+        relight_suspects{model_name="m \"q\""} 0
         relight_time_to_first_token_seconds_bucket{model_name="m \"q\"",le="0.05"} 1
         relight_time_to_first_token_seconds_count{model_name="m \"q\""} 1
         relight_time_to_first_token_seconds_sum{model_name="m \"q\""} 0.03
