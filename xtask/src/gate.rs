@@ -1,9 +1,9 @@
 //! `cargo xtask test`: every check in order, each announced, the first failure ends the run.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::load::{self, Level};
 use crate::server::Server;
@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     ("setup", |workspace| single(setup::run(workspace))),
     ("tests", cargo_test),
     ("avx512", modelled_tier),
+    ("absence", |workspace| single(no_injection(workspace))),
     ("clients", clients),
 ];
 
@@ -109,7 +110,29 @@ fn clippy(workspace: &Workspace) -> Result<Tally> {
 }
 
 fn cargo_test(workspace: &Workspace) -> Result<Tally> {
-    run_tests(workspace.cargo().args(["test", "--quiet", "--workspace"]))
+    // With faults on order, which the tests of the fault matrix need.
+    let mut cargo = workspace.cargo();
+    cargo.args(["test", "--quiet", "--workspace"]);
+    run_tests(cargo.args(["--features", "relight-cli/fault-injection"]))
+}
+
+/// The program as users build it takes no orders for faults.
+fn no_injection(workspace: &Workspace) -> Result<()> {
+    let program = workspace.build_relight(Profile::Development)?;
+    let bytes = std::fs::read(&program)?;
+    for trace in ["an ordered fault strikes", "faults/inject"] {
+        let is_there = bytes
+            .windows(trace.len())
+            .any(|part| part == trace.as_bytes());
+        ensure!(!is_there, "`{trace}` is in {}", program.display());
+    }
+    let status = Command::new(&program)
+        .args(["inject", "shared", "panic"])
+        .stderr(Stdio::null())
+        .status()?;
+    ensure!(status.code() == Some(2), "`relight inject` is a command");
+    println!("ok no fault can be ordered");
+    Ok(())
 }
 
 /// Where the processor lacks AVX-512, the tests of every kernel once more, with its

@@ -61,7 +61,7 @@ enum Command {
     Setup,
     /// Set up and run every check.
     Test {
-        /// Only these steps: format, tidy, clippy, setup, tests, clients.
+        /// Only these steps: format, tidy, clippy, setup, tests, avx512, absence, clients.
         steps: Vec<String>,
     },
     /// Hold the sources against the rules that no lint knows: sizes, dependencies, names, unsafe.
