@@ -24,6 +24,8 @@ enum Lanes {
 }
 
 impl Recorder {
+    /// With both lanes idle, whatever an earlier engine had left there.
+    ///
     /// # Errors
     /// `Short` if the supervisor has not given the file its size, or what the system refused.
     pub fn open(file: Option<&File>) -> Result<Self, ArenaError> {
@@ -31,7 +33,7 @@ impl Recorder {
         let Some(file) = file else {
             let words = (0..count).map(|_word| AtomicU64::new(0));
             let lanes = Lanes::Own(words.collect());
-            return Ok(Self { lanes });
+            return Ok(Self { lanes }.at_rest());
         };
         let bytes = file_length(file, RECORDER)?;
         if bytes < RECORDER_BYTES {
@@ -42,7 +44,16 @@ impl Recorder {
             });
         }
         let lanes = Lanes::Shared(SharedWords::map(file, count, RECORDER)?);
-        Ok(Self { lanes })
+        Ok(Self { lanes }.at_rest())
+    }
+
+    fn at_rest(self) -> Self {
+        for lane in [Lane::Generator, Lane::Prepare] {
+            if let Some(lane) = self.lane(lane) {
+                lane.idle();
+            }
+        }
+        self
     }
 
     /// The writing end of a lane, for the one thread whose lane it is.
@@ -105,13 +116,16 @@ mod tests {
         };
         assert_eq!(read(Lane::Prepare).doing, Doing::Private { request, phase });
         assert_eq!(read(Lane::Prepare), recorder.activity(Lane::Prepare));
-        assert_eq!(read(Lane::Generator), Activity::default());
+        assert_eq!(read(Lane::Generator).doing, Doing::Idle);
+        drop(recorder);
+        Recorder::open(Some(&file)).unwrap();
+        assert_eq!(read(Lane::Prepare).doing, Doing::Idle);
     }
 
     #[test]
     fn an_engine_without_a_supervisor_records_into_memory_of_its_own() {
         let recorder = Recorder::open(None).unwrap();
         recorder.lane(Lane::Generator).unwrap().idle();
-        assert_eq!(recorder.activity(Lane::Generator).changes, 2);
+        assert_eq!(recorder.activity(Lane::Generator).changes, 4);
     }
 }

@@ -1,6 +1,7 @@
 //! The core under random schedules on the fake backend.
 
 mod adoption;
+mod isolation;
 mod latches;
 mod record;
 mod rig;

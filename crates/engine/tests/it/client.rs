@@ -67,6 +67,23 @@ impl Client {
         }
     }
 
+    /// All events up to the end of the socket, which must not come within a frame.
+    pub(crate) fn rest(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        loop {
+            while let Some(event) = self.decoder.next_value().unwrap() {
+                events.push(event);
+            }
+            let mut bytes = [0; 4096];
+            let count = self.socket.read(&mut bytes).unwrap();
+            if count == 0 {
+                assert_eq!(self.decoder.unread_bytes(), 0, "half a frame");
+                return events;
+            }
+            self.decoder.push(&bytes[..count]);
+        }
+    }
+
     /// The next event of a request.
     pub(crate) fn next_of_request(&mut self) -> Event {
         loop {

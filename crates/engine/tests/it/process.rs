@@ -1,13 +1,15 @@
 //! The engine as the process that it is in service: memory by descriptor, death by signal.
 
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use relight_protocol::recorder::RECORDER_BYTES;
+use relight_protocol::recorder::{Activity, Doing, LANE_BYTES, Lane, RECORDER_BYTES};
 use relight_protocol::{
-    ArenaFds, ChoiceIndex, ChoiceProgress, EngineConfig, Event, Resume, TokenId,
+    ArenaFds, ChoiceIndex, ChoiceProgress, Command, EngineConfig, Event, Resume, TokenId,
 };
 use relight_tiny_model::TinyModel;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -27,7 +29,7 @@ fn is_an_engine_when_started_as_one() {
 
 pub(crate) fn start() -> (Client, Child) {
     let (socket, engine_end) = UnixStream::pair().unwrap();
-    let child = Command::new(std::env::current_exe().unwrap())
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "process::is_an_engine_when_started_as_one"])
         .env(ROLE, "yes")
         .stdin(Stdio::from(OwnedFd::from(engine_end)))
@@ -39,6 +41,14 @@ pub(crate) fn start() -> (Client, Child) {
 
 pub(crate) fn memory_file(name: &str) -> OwnedFd {
     memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap()
+}
+
+/// As the supervisor reads it.
+fn read_lane(recorder: &File, lane: Lane) -> Activity {
+    let mut bytes = [0; LANE_BYTES];
+    let start = lane.offset() as u64;
+    recorder.read_exact_at(&mut bytes, start).unwrap();
+    Activity::decode(&bytes)
 }
 
 /// The stream of a request that is cut by SIGKILL after any of its tokens, and goes on at
@@ -70,9 +80,17 @@ fn a_killed_engine_is_replaced_and_its_stream_goes_on() {
     while !matches!(client.next(), Event::Delta(_)) {}
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
+    let recorder = File::from(recorder);
+    let generator = read_lane(&recorder, Lane::Generator);
+    assert!(generator.step > 12, "{generator:?}");
+    assert!(generator.predicted_ms > 0, "{generator:?}");
+    let prepare = read_lane(&recorder, Lane::Prepare);
+    assert_eq!(prepare.doing, Doing::Idle);
 
     let (mut client, mut child) = start();
     assert_eq!(client.load(config), 0, "the weights are there");
+    let generator = read_lane(&recorder, Lane::Generator);
+    assert_eq!(generator.doing, Doing::Idle, "the dead one's is gone");
     for count in [0, 1, 5, 11, 12] {
         let resume = Resume {
             prompt_tokens: accepted.prompt_tokens.clone(),
@@ -111,4 +129,20 @@ fn with_id(event: Event, id: u64) -> Event {
         }
         other => other,
     }
+}
+
+/// It finishes what it is at, sends what that gave, and exits with success, though it was busy.
+#[test]
+fn an_engine_that_is_told_to_end_ends_in_order() {
+    let file = TinyFile::of(&TinyModel::llama());
+    let (mut client, mut child) = start();
+    client.load(file.config());
+    client.submit(1, &request(900), None);
+    client.submit(2, &request(900), None);
+    while !matches!(client.next(), Event::Delta(_)) {}
+    client.send(&Command::Shutdown);
+    // Whole frames only, up to the end of the socket, which comes with the end of the process.
+    let rest = client.rest();
+    assert!(rest.len() < 2 * 900, "it did not wait for the streams");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -60,6 +60,11 @@ impl Entry {
         }
     }
 
+    /// Why each choice has ended.
+    pub(super) fn reasons(&self) -> Vec<Option<FinishReason>> {
+        self.choices.iter().map(|choice| choice.reason).collect()
+    }
+
     /// Events that the stream was made of.
     pub(super) fn event_count(&self) -> usize {
         self.events
