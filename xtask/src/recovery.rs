@@ -42,7 +42,7 @@ pub(crate) struct Options {
 /// One kill.
 #[derive(Clone, Copy, Debug)]
 struct Kill {
-    /// From the signal to the next token.
+    /// The longest silence that ends after the signal.
     pause_s: f64,
     /// Median pause between the other tokens.
     step_s: f64,
@@ -131,15 +131,24 @@ fn kill_once(server: &Server, tokens: usize, seed: u64) -> Result<Kill> {
     })?;
     ensure!(status == 200, "the server answers {status}");
     let killed = killed.context("the answer was too short to be disturbed")?;
-    let next = arrivals.iter().find(|at| **at > killed);
-    let next = next.context("no token came after the kill")?;
-    let gaps = arrivals.windows(2).filter_map(|pair| match pair {
-        [before, after] if *after <= killed || *before > killed => Some(*after - *before),
-        _ => None,
-    });
+    // Tokens may be on their way when the signal is sent: the pause comes after them.
+    let gaps: Vec<Duration> = arrivals
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [before, after] => Some(*after - *before),
+            _ => None,
+        })
+        .collect();
+    ensure!(
+        arrivals.last() > Some(&killed),
+        "no token came after the kill"
+    );
+    let after_kill = arrivals.windows(2).zip(&gaps);
+    let after_kill = after_kill.filter(|(pair, _gap)| pair.last() > Some(&killed));
+    let pause = after_kill.map(|(_pair, gap)| *gap).max();
     Ok(Kill {
-        pause_s: (*next - killed).as_secs_f64(),
-        step_s: median(gaps.map(|gap: Duration| gap.as_secs_f64())),
+        pause_s: pause.context("only one token came")?.as_secs_f64(),
+        step_s: median(gaps.iter().map(Duration::as_secs_f64)),
     })
 }
 
