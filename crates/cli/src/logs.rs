@@ -1,10 +1,13 @@
 //! Where diagnostics go: standard error, so that standard output holds results only.
 
+mod standard_error;
+
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
+use self::standard_error::StandardError;
 use crate::args::{LogArgs, LogFormat, LogLevel};
 
 /// Filter for all processes; wins over `--log-level`.
@@ -70,7 +73,7 @@ impl Logs {
         let terminal = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let builder = tracing_subscriber::fmt()
             .with_env_filter(EnvFilter::new(&self.filter))
-            .with_writer(std::io::stderr)
+            .with_writer(|| StandardError)
             .with_target(false)
             .with_ansi(terminal);
         // An error means that a logger is there already, which is what was wanted.

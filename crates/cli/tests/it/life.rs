@@ -105,3 +105,19 @@ fn an_unknown_flag_is_a_usage_error_with_the_nearest_name() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--port"));
 }
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nobody() {
+    let mut command = relight(&["serve", model().to_str().unwrap(), "--port", "0", "-t", "2"]);
+    command.env("RELIGHT_LOG", "trace").stderr(Stdio::piped());
+    let server = Server::spawn(command);
+    // Several times what a pipe holds.
+    for _ in 0..1500 {
+        assert_eq!(server.get("/health").status, 200);
+    }
+    let answer = server.complete(&long_prompt("Nobody reads this", 20));
+    assert_eq!(answer["usage"]["completion_tokens"], json!(20));
+    server.kill_engine();
+    let answer = server.complete(&long_prompt("Nor that", 20));
+    assert_eq!(answer["usage"]["completion_tokens"], json!(20));
+}

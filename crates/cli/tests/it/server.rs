@@ -57,11 +57,13 @@ impl Server {
             "-t",
             "2",
         ]);
-        let mut child = command
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("spawn");
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    /// Starts this command and waits for its banner.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("spawn");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let url = lines.next().expect("a banner").unwrap();
         let port = url
