@@ -1,12 +1,22 @@
-//! Frames on the pipe: a little-endian `u32` length, then that many bytes of one postcard
-//! value. Sans I/O: shells read and write the bytes.
+//! Frames on the pipe. Sans I/O: shells read and write the bytes.
+//!
+//! ```text
+//!   length    u32, little-endian
+//!   checksum  u32, little-endian, of the value's bytes
+//!   value     `length` bytes of postcard
+//! ```
+//!
+//! The pipe itself loses nothing, but a process that may be broken writes to it: a frame that
+//! something has scribbled over between encoding and writing must not pass for another one.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::limits::FRAME_BYTES_MAX;
 
-const HEADER_BYTES: usize = 4;
+const LENGTH_BYTES: usize = 4;
+const CHECKSUM_BYTES: usize = 4;
+const HEADER_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES;
 
 /// Why bytes on the pipe are not a frame. After any of these the pipe has no meaning left
 /// and must be closed.
@@ -14,6 +24,8 @@ const HEADER_BYTES: usize = 4;
 pub enum FrameError {
     #[error("frame of {found} bytes is above the limit of {limit}")]
     TooLong { found: usize, limit: usize },
+    #[error("frame of {length} bytes is not as it was written")]
+    Corrupt { length: usize },
     #[error("frame of {found} bytes does not hold a value of this protocol")]
     Malformed { found: usize },
     #[error("frame holds a value and {extra} bytes too many")]
@@ -27,6 +39,14 @@ pub enum FrameError {
 pub fn encode<T: Serialize>(value: &T, target: &mut Vec<u8>) -> Result<(), FrameError> {
     let malformed = FrameError::Malformed { found: 0 };
     let body = postcard::to_stdvec(value).map_err(|_serialization| malformed)?;
+    seal(&body, target)
+}
+
+/// Appends bytes that may be a value as one frame.
+///
+/// # Errors
+/// As [`encode`].
+pub fn seal(body: &[u8], target: &mut Vec<u8>) -> Result<(), FrameError> {
     let too_long = FrameError::TooLong {
         found: body.len(),
         limit: FRAME_BYTES_MAX,
@@ -37,8 +57,25 @@ pub fn encode<T: Serialize>(value: &T, target: &mut Vec<u8>) -> Result<(), Frame
     let length = u32::try_from(body.len()).map_err(|_overflow| too_long)?;
     target.reserve(HEADER_BYTES.saturating_add(body.len()));
     target.extend_from_slice(&length.to_le_bytes());
-    target.extend_from_slice(&body);
+    target.extend_from_slice(&checksum(body).to_le_bytes());
+    target.extend_from_slice(body);
     Ok(())
+}
+
+/// Every step is reversible, so two bodies of the same length that differ in one word never
+/// come to the same state, of which half is kept.
+fn checksum(body: &[u8]) -> u32 {
+    // Odd, with bits all over: 2^64 divided by the golden ratio.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |state: u64, word: u64| (state ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let (words, rest) = body.as_chunks::<8>();
+    let last = rest.iter().rev();
+    let last = last.fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    // The length comes last, so that zeros at the end count.
+    let state = words.chain([last, !(body.len() as u64)]).fold(0, mix);
+    let state = (state ^ (state >> 32)).wrapping_mul(FACTOR);
+    u32::try_from(state >> 32).unwrap_or_default()
 }
 
 /// Collects bytes and yields the values in them.
@@ -63,20 +100,26 @@ impl FrameDecoder {
     /// See `FrameError`; the decoder must not be used afterwards.
     pub fn next_value<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         let unread = self.buffer.get(self.start..).unwrap_or_default();
-        let Some((header, rest)) = unread.split_first_chunk::<HEADER_BYTES>() else {
+        let Some((length, rest)) = unread.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
         let malformed = FrameError::Malformed { found: usize::MAX };
-        let length = usize::try_from(u32::from_le_bytes(*header)).map_err(|_overflow| malformed)?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_overflow| malformed)?;
         if length > FRAME_BYTES_MAX {
             return Err(FrameError::TooLong {
                 found: length,
                 limit: FRAME_BYTES_MAX,
             });
         }
+        let Some((expected, rest)) = rest.split_first_chunk::<CHECKSUM_BYTES>() else {
+            return Ok(None);
+        };
         let Some(body) = rest.get(..length) else {
             return Ok(None);
         };
+        if checksum(body) != u32::from_le_bytes(*expected) {
+            return Err(FrameError::Corrupt { length });
+        }
         let (value, extra) = postcard::take_from_bytes(body)
             .map_err(|_deserialization| FrameError::Malformed { found: length })?;
         if !extra.is_empty() {

@@ -6,6 +6,9 @@ use relight_protocol::{Event, FrameError, frame};
 use crate::backend::StepFault;
 use crate::random::Random;
 
+/// Of a frame's header.
+const LENGTH_BYTES: usize = 4;
+
 const SIGILL: i32 = 4;
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
@@ -43,6 +46,8 @@ pub(crate) enum Lie {
     Twice,
     /// Bytes that are no frame.
     Rubbish,
+    /// One bit of the frame is another.
+    FlippedBit,
 }
 
 /// Something that befalls an engine that is up.
@@ -184,6 +189,7 @@ fn draw_mishap(random: &mut Random, kind: usize) -> Mishap {
                 Lie::Hello,
                 Lie::Twice,
                 Lie::Rubbish,
+                Lie::FlippedBit,
             ],
         )),
         4 => {
@@ -232,8 +238,19 @@ pub(crate) fn encode_lie(
         (Lie::Twice, _) => frame::encode(&changed, target)?,
         (Lie::Rubbish, _) => {
             // Of a length that comes: a longer one is told from a slow engine by time only.
-            target.extend_from_slice(&[8, 0, 0, 0]);
-            target.extend_from_slice(&(random.bits() | 0xff).to_le_bytes());
+            target.extend_from_slice(&[4, 0, 0, 0]);
+            target.extend_from_slice(&random.bits().to_le_bytes());
+            return Ok(None);
+        }
+        (Lie::FlippedBit, Event::Delta(_) | Event::ChoiceFinished(_)) => {
+            let start = target.len();
+            frame::encode(event, target)?;
+            // Not of the length: see above.
+            let bits = 8 * (target.len() - start - LENGTH_BYTES);
+            let bit = random.index(bits);
+            if let Some(byte) = target.get_mut(start + LENGTH_BYTES + bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
             return Ok(None);
         }
         _ => {
