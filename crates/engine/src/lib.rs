@@ -40,5 +40,6 @@ mod test_vocabulary;
 
 pub use containment::PrivateFault;
 pub use error::EngineError;
+pub use recording::LaneUse;
 pub use run::{run, run_on};
 pub use sequence::{SequenceKey, SequenceStart};

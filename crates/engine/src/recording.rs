@@ -15,14 +15,15 @@ thread_local! {
 
 /// While this lives, its thread writes a lane.
 #[derive(Debug)]
-pub(crate) struct LaneUse {
+pub struct LaneUse {
     /// A lane belongs to a thread.
     not_send: std::marker::PhantomData<*const ()>,
 }
 
 impl LaneUse {
     /// No other thread may be writing `lane` of `recorder`.
-    pub(crate) fn new(recorder: Arc<Recorder>, lane: Lane) -> Self {
+    #[must_use]
+    pub fn new(recorder: Arc<Recorder>, lane: Lane) -> Self {
         LANE.set(Some((recorder, lane)));
         idle();
         Self {

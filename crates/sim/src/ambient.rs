@@ -3,10 +3,12 @@
 
 use std::fmt;
 
+use relight_protocol::RequestId;
 use relight_supervisor::core::{EngineNumber, Exit};
 
 use crate::clock::Agenda;
 use crate::fault::{Faults, Mishap};
+use crate::poison::Poisons;
 use crate::random::Random;
 use crate::trace::Trace;
 
@@ -45,6 +47,11 @@ pub(crate) struct Ambient {
     pub(crate) agenda: Agenda<Happening>,
     pub(crate) random: Random,
     pub(crate) faults: Faults,
+    pub(crate) poisons: Poisons,
+    /// Something befell the engine that may look like the doing of its requests.
+    pub(crate) is_tainted: bool,
+    /// Engines so far that went down while that was so.
+    pub(crate) tainted_ends: u32,
     pub(crate) trace: Trace,
     pub(crate) breaches: Vec<String>,
 }
@@ -59,6 +66,14 @@ impl Ambient {
         self.note(format_args!("BREACH {what}"));
         let now_ms = self.agenda.now_ms();
         self.breaches.push(format!("at {now_ms} ms: {what}"));
+    }
+
+    /// A poison has brought an engine or a generator down.
+    pub(crate) fn poison_worked(&mut self, id: RequestId) {
+        self.note(format_args!("poison works: {id}"));
+        if !self.poisons.worked(id, self.tainted_ends) {
+            self.breach(format_args!("{id} works more often than it should"));
+        }
     }
 
     pub(crate) fn now_ms(&self) -> u64 {

@@ -2,63 +2,119 @@
 //! a wrong page table, a stale page or a wrong copy gives another text. It goes wrong when
 //! it is told to.
 
-use relight_engine::backend::{Backend, BackendError, Batch};
-use relight_engine::pages::PageId;
-use relight_protocol::limits::PAGE_TOKENS;
+use std::sync::Arc;
 
+use relight_engine::arena::Recorder;
+use relight_engine::backend::{Backend, BackendError, Batch};
+use relight_engine::pages::{PageId, PageMemory, PageTable};
+use relight_protocol::RequestId;
+use relight_protocol::limits::PAGE_TOKENS;
+use relight_protocol::recorder::{Activity, Doing, Lane};
+
+use crate::memory::Memory;
 use crate::random::mix;
 use crate::vocabulary;
 
-/// How the next forward pass goes wrong.
+/// How a forward pass goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepFault {
     /// An error of the device.
     Error,
+    /// After its pages are written.
     Panic,
+    /// No row has finite logits.
+    AllRows,
     /// One row has not; counted modulo the rows there are.
     OneRow(usize),
+    /// The process ends in it.
+    Crash,
+    /// It never ends.
+    Hang,
+}
+
+/// What became of a forward pass from which nobody returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) fault: StepFault,
+    /// What the generator's lane said.
+    pub(crate) activity: Activity,
 }
 
 #[derive(Debug)]
 pub(crate) struct SimBackend {
-    /// One word per token of every page: a hash of all tokens up to it.
-    cells: Vec<u64>,
+    memory: Memory,
+    recorder: Option<Arc<Recorder>>,
     /// Rows of the last step, for its virtual duration.
     pub(crate) rows: usize,
+    /// For the next step.
     pub(crate) fault: Option<StepFault>,
+    /// Requests that make every step go wrong that they take part in.
+    pub(crate) poisons: Vec<(RequestId, StepFault)>,
+    /// Whose poison has worked in the last step.
+    pub(crate) poisoned_by: Option<RequestId>,
+    /// What the generator's lane said during the last step.
+    pub(crate) seen: Activity,
+    pub(crate) lost: Option<Lost>,
 }
 
 impl SimBackend {
-    pub(crate) fn new(page_count: u32) -> Self {
-        let cells = page_count as usize * PAGE_TOKENS;
+    pub(crate) fn new(memory: Memory, recorder: Option<Arc<Recorder>>) -> Self {
         Self {
-            // Rubbish that differs from place to place: reading it is always wrong.
-            cells: (0..cells as u64).map(|cell| mix(!cell)).collect(),
+            memory,
+            recorder,
             rows: 0,
             fault: None,
+            poisons: Vec::new(),
+            poisoned_by: None,
+            seen: Activity::default(),
+            lost: None,
         }
     }
 
-    fn prefix_hash(&self, table: &[u32], count: usize) -> u64 {
-        let cells = (0..count).map(|position| self.cells.get(cell(table, position)));
-        cells.fold(0, |hash, cell| mix(hash ^ cell.copied().unwrap_or(1)))
+    /// The fault of this step: one that was ordered, or that of a request which takes part.
+    fn draw_fault(&mut self) -> Option<StepFault> {
+        self.poisoned_by = None;
+        if let Some(recorder) = &self.recorder {
+            self.seen = recorder.activity(Lane::Generator);
+        }
+        let takes_part = |request: RequestId| match &self.seen.doing {
+            Doing::Shared { participants } => participants.iter().any(|one| one.request == request),
+            Doing::Idle | Doing::Private { .. } => false,
+        };
+        let poison = self.poisons.iter().find(|poison| takes_part(poison.0));
+        self.poisoned_by = poison.map(|poison| poison.0);
+        poison.map(|poison| poison.1).or_else(|| self.fault.take())
     }
 
-    fn compute(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) {
+    fn prefix_hash(&self, table: &[u32], count: usize) -> u64 {
+        let cells = (0..count).map(|position| self.memory.read(cell(table, position)));
+        cells.fold(0, |hash, cell| mix(hash ^ cell))
+    }
+
+    fn compute(&self, batch: &Batch<'_>, logits: &mut Vec<f32>) {
         logits.clear();
         for row in batch.rows {
             let table = batch.sequences.get(row.sequence as usize);
             let table = table.copied().unwrap_or_default();
             let position = row.position as usize;
             let before = self.prefix_hash(table, position);
-            if let Some(cell) = self.cells.get_mut(cell(table, position)) {
-                *cell = mix(before ^ (u64::from(row.token) + 1));
-            }
+            let state = mix(before ^ (u64::from(row.token) + 1));
+            self.memory.write(cell(table, position), state);
             if row.logits {
                 let hash = self.prefix_hash(table, position + 1);
                 logits.extend((0..vocabulary::SIZE as u64).map(|token| logit(hash, token)));
             }
         }
+    }
+}
+
+impl PageMemory for SimBackend {
+    fn checksum(&self, page: PageId) -> u64 {
+        self.memory.checksum(page)
+    }
+
+    fn table(&self) -> Option<Arc<PageTable>> {
+        self.memory.table.clone()
     }
 }
 
@@ -68,33 +124,38 @@ impl Backend for SimBackend {
     }
 
     fn page_count(&self) -> u32 {
-        u32::try_from(self.cells.len() / PAGE_TOKENS).unwrap_or(u32::MAX)
+        self.memory.page_count()
     }
 
     fn forward(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) -> Result<(), BackendError> {
         self.rows = batch.rows.len();
-        let fault = self.fault.take();
-        assert_ne!(fault, Some(StepFault::Panic), "told to panic");
-        if fault == Some(StepFault::Error) {
-            let message = "told to fail".to_owned();
-            return Err(BackendError::Device { message });
-        }
+        let fault = self.draw_fault();
         self.compute(batch, logits);
         let drawn = logits.len() / vocabulary::SIZE;
         match fault {
+            Some(StepFault::AllRows) => logits.fill(f32::NAN),
             Some(StepFault::OneRow(row)) if drawn > 0 => {
                 let broken = logits.chunks_exact_mut(vocabulary::SIZE).nth(row % drawn);
                 broken.unwrap_or_default().fill(f32::NAN);
             }
-            _ => {}
+            None | Some(StepFault::OneRow(_)) => {}
+            Some(fault) => {
+                assert_ne!(fault, StepFault::Panic, "told to panic");
+                if fault != StepFault::Error {
+                    let activity = self.seen.clone();
+                    self.lost = Some(Lost { fault, activity });
+                }
+                let message = "told to fail".to_owned();
+                return Err(BackendError::Device { message });
+            }
         }
         Ok(())
     }
 
+    fn reset(&mut self) {}
+
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {
-        let source = source.0 as usize * PAGE_TOKENS;
-        let target = target.0 as usize * PAGE_TOKENS;
-        self.cells.copy_within(source..source + tokens, target);
+        self.memory.copy(source, target, tokens);
     }
 }
 

@@ -15,6 +15,7 @@ use relight_supervisor::blame::Fingerprint;
 
 use crate::SetupError;
 use crate::backend::SimBackend;
+use crate::memory::{FINGERPRINT, Memory};
 use crate::random::Random;
 use crate::vocabulary::{END, FIRST_TEXT, SIZE, language};
 
@@ -88,13 +89,13 @@ impl Case {
             usage: Usage::default(),
             request,
         };
-        let backend = SimBackend::new(4 * CONTEXT_PAGES);
+        let backend = SimBackend::new(Memory::private(4 * CONTEXT_PAGES), None);
         let config = SchedulerConfig {
             slots: 3,
             batch_rows: 4096,
             chunk_rows: 4096,
         };
-        let mut core = Core::new(backend, config, 1);
+        let mut core = Core::new(backend, config, FINGERPRINT);
         core.handle(Input::Submit {
             id: RequestId(1),
             request: Box::new(case.request.clone()),
@@ -102,10 +103,15 @@ impl Case {
         });
         for job in core.take_jobs() {
             let result = run_job(&context(language), &job);
-            core.handle(Input::Prepared { id: job.id, result });
+            core.handle(Input::Prepared {
+                id: job.id,
+                attempt: job.attempt,
+                result,
+            });
         }
         for step in 0..SOLO_STEPS_MAX {
-            core.step(Duration::from_millis(step))?;
+            let stepped = core.step(Duration::from_millis(step));
+            stepped.map_err(|latched| SetupError::Latched(latched.cause))?;
             for event in core.take_events() {
                 if case.note(event)? {
                     return Ok(case);

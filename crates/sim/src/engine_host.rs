@@ -1,14 +1,13 @@
 //! An engine process: the engine's core with its loop, threads and pipe played in virtual
 //! time. It can be stopped between any two of its actions.
 
-use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::Arc;
 
-use relight_engine::core::{Core, Input, PrepareJob};
+use relight_engine::arena::Recorder;
+use relight_engine::core::{Core, Input};
 use relight_engine::language::Language;
-use relight_engine::prepare::run_job;
 use relight_engine::scheduler::SchedulerConfig;
+use relight_protocol::recorder::Activity;
 use relight_protocol::{
     Command, Event, Fault, FrameDecoder, ModelCard, PROTOCOL_VERSION, Promise, frame,
 };
@@ -18,7 +17,8 @@ use crate::ambient::{Ambient, Happening};
 use crate::backend::SimBackend;
 use crate::case::{CONTEXT_PAGES, context};
 use crate::fault::{Birth, encode_lie};
-use crate::quiet::quietly;
+use crate::generator::{Ending, Generator, Message};
+use crate::memory::{FINGERPRINT, Memory};
 use crate::vocabulary;
 use crate::wire::Wire;
 
@@ -26,9 +26,6 @@ const SIGABRT: i32 = 6;
 /// Parts in which the model is loaded, and how long each takes.
 const LOAD_PARTS: u64 = 3;
 const LOAD_MS_MAX: u64 = 60;
-const PREPARE_MS_MAX: u64 = 8;
-/// What is the same for every model that runs here.
-const FINGERPRINT: u128 = 1;
 
 /// Sizes of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -37,61 +34,41 @@ pub(crate) struct HostSize {
     pub(crate) scheduler: SchedulerConfig,
 }
 
-/// What the generator is told.
-#[derive(Debug)]
-enum Message<'a> {
-    Input(Input<'a>),
-    End,
+/// What an engine is started with.
+#[derive(Clone, Debug)]
+pub(crate) struct HostParts<'a> {
+    pub(crate) language: &'a Language,
+    pub(crate) size: HostSize,
+    pub(crate) memory: Memory,
+    pub(crate) recorder: Arc<Recorder>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EngineHost<'a> {
     pub(crate) number: EngineNumber,
-    language: &'a Language,
-    size: HostSize,
+    parts: HostParts<'a>,
     birth: Birth,
     /// From `Ready` on.
-    core: Option<Core<'a, SimBackend>>,
+    generator: Option<Generator<'a>>,
     loaded_parts: u64,
     commands: FrameDecoder,
-    inbox: VecDeque<Message<'a>>,
-    jobs: VecDeque<PrepareJob>,
-    is_preparing: bool,
-    /// A turn is planned, or a step is being computed.
-    is_busy: bool,
-    /// What the step that is being computed will have to say.
-    unsaid: Vec<Event>,
     pub(crate) is_hung: bool,
-    /// Something befell it that may look like a request's doing.
-    pub(crate) is_tainted: bool,
     pub(crate) is_dead: bool,
     pub(crate) incoming: Wire,
     pub(crate) outgoing: Wire,
 }
 
 impl<'a> EngineHost<'a> {
-    pub(crate) fn new(
-        number: EngineNumber,
-        language: &'a Language,
-        size: HostSize,
-        birth: Birth,
-    ) -> Self {
+    pub(crate) fn new(number: EngineNumber, parts: HostParts<'a>, birth: Birth) -> Self {
         Self {
             number,
-            language,
-            size,
+            parts,
             birth,
-            core: None,
+            generator: None,
             loaded_parts: 0,
             commands: FrameDecoder::default(),
-            inbox: VecDeque::new(),
-            jobs: VecDeque::new(),
-            is_preparing: false,
-            is_busy: false,
-            unsaid: Vec::new(),
             is_hung: false,
-            is_tainted: false,
             is_dead: false,
             incoming: Wire::default(),
             outgoing: Wire::default(),
@@ -103,10 +80,21 @@ impl<'a> EngineHost<'a> {
         !self.is_dead && !self.is_hung
     }
 
-    pub(crate) fn booted(&mut self, ambient: &mut Ambient) -> Result<(), Exit> {
+    /// Whether the supervisor has a reason to end it.
+    pub(crate) fn may_be_killed(&self) -> bool {
+        self.is_hung || self.birth != Birth::Healthy
+    }
+
+    /// What the recorder says at this moment.
+    pub(crate) fn activities(&self) -> [Activity; 2] {
+        let generator = self.generator.as_ref();
+        generator.map(Generator::activities).unwrap_or_default()
+    }
+
+    pub(crate) fn booted(&mut self, ambient: &mut Ambient) -> Result<(), Ending> {
         match self.birth {
-            Birth::DiesBeforeHello => return Err(Exit::Code(1)),
-            Birth::HangsBeforeHello => self.is_hung = true,
+            Birth::DiesBeforeHello => return Err(Ending::Exit(Exit::Code(1))),
+            Birth::HangsBeforeHello => return Err(Ending::Hang),
             _ => self.say(
                 &[Event::Hello {
                     protocol_version: PROTOCOL_VERSION,
@@ -119,50 +107,53 @@ impl<'a> EngineHost<'a> {
     }
 
     /// Bytes from the supervisor.
-    pub(crate) fn arrived(&mut self, ambient: &mut Ambient) -> Result<(), Exit> {
+    pub(crate) fn arrived(&mut self, ambient: &mut Ambient) -> Result<(), Ending> {
         let Some(bytes) = self.incoming.arrive().filter(|_bytes| self.acts()) else {
             return Ok(());
         };
         self.commands.push(&bytes);
         loop {
             let command = self.commands.next_value::<Command>();
-            match command.map_err(|_error| Exit::Code(1))? {
-                Some(Command::Load(_)) => ambient.soon(LOAD_MS_MAX, Happening::Loads(self.number)),
+            let command = command.map_err(|_error| Ending::Exit(Exit::Code(1)))?;
+            let message = match command {
+                Some(Command::Load(_)) => {
+                    ambient.soon(LOAD_MS_MAX, Happening::Loads(self.number));
+                    continue;
+                }
                 Some(Command::Submit {
                     id,
                     request,
                     resume,
-                }) => self.inbox.push_back(Message::Input(Input::Submit {
+                }) => Message::Input(Input::Submit {
                     id,
                     request,
                     resume,
-                })),
-                Some(Command::Cancel { id }) => {
-                    self.inbox.push_back(Message::Input(Input::Cancel { id }));
-                }
-                Some(Command::Shutdown) if self.core.is_none() => return Err(Exit::Code(0)),
-                Some(Command::Shutdown) => self.inbox.push_back(Message::End),
-                None => break,
+                }),
+                Some(Command::Cancel { id }) => Message::Input(Input::Cancel { id }),
+                // To end, as there is nothing else.
+                Some(_) => Message::End,
+                None => return Ok(()),
+            };
+            match &mut self.generator {
+                Some(generator) => generator.push(message, ambient),
+                None => return Err(Ending::Exit(Exit::Code(0))),
             }
         }
-        self.wake(ambient);
-        Ok(())
     }
 
-    pub(crate) fn loads(&mut self, ambient: &mut Ambient) -> Result<(), Exit> {
+    pub(crate) fn loads(&mut self, ambient: &mut Ambient) -> Result<(), Ending> {
         if !self.acts() {
             return Ok(());
         }
         self.loaded_parts += 1;
         match self.birth {
-            Birth::DiesLoading if self.loaded_parts == 2 => return Err(Exit::Signal(SIGABRT)),
-            Birth::HangsLoading if self.loaded_parts == 2 => {
-                self.is_hung = true;
-                return Ok(());
+            Birth::DiesLoading if self.loaded_parts == 2 => {
+                return Err(Ending::Exit(Exit::Signal(SIGABRT)));
             }
+            Birth::HangsLoading if self.loaded_parts == 2 => return Err(Ending::Hang),
             Birth::LacksMemory => {
                 self.say(&[Event::LoadFailed(Fault::OutOfMemory)], ambient);
-                return Err(Exit::Code(1));
+                return Err(Ending::Exit(Exit::Code(1)));
             }
             _ => {}
         }
@@ -175,93 +166,42 @@ impl<'a> EngineHost<'a> {
             ambient.soon(LOAD_MS_MAX, Happening::Loads(self.number));
             return Ok(());
         }
-        self.core = Some(self.new_core());
+        let HostParts {
+            language,
+            size,
+            memory,
+            recorder,
+        } = self.parts.clone();
+        let backend = SimBackend::new(memory, Some(Arc::clone(&recorder)));
+        let core = Core::new(backend, size.scheduler, FINGERPRINT);
+        self.generator = Some(Generator::new(self.number, language, recorder, core));
         self.say(&[Event::Ready(Box::new(self.card()))], ambient);
-        self.wake(ambient);
         Ok(())
     }
 
-    fn new_core(&self) -> Core<'a, SimBackend> {
-        let backend = SimBackend::new(self.size.pages);
-        Core::new(backend, self.size.scheduler, FINGERPRINT)
-    }
-
-    /// The generator's turn: what has come is taken in, and a step begun if there is work.
-    pub(crate) fn turns(&mut self, ambient: &mut Ambient) -> Result<(), Exit> {
-        if !self.acts() {
-            return Ok(());
+    pub(crate) fn turns(&mut self, ambient: &mut Ambient) -> Result<(), Ending> {
+        let acts = self.acts();
+        match self.generator.as_mut().filter(|_generator| acts) {
+            Some(generator) => generator.turns(ambient),
+            None => Ok(()),
         }
-        let Some(core) = self.core.as_mut() else {
-            return Ok(());
-        };
-        while let Some(message) = self.inbox.pop_front() {
-            match message {
-                Message::Input(input) => quietly(|| core.handle(input)),
-                Message::End => return Err(Exit::Code(0)),
-            }
-        }
-        self.jobs.extend(core.take_jobs());
-        let has_work = core.has_work();
-        if has_work {
-            core.backend_mut().fault = ambient.faults.take_step();
-            self.is_tainted |= core.backend_mut().fault.is_some();
-        }
-        let now = Duration::from_millis(ambient.now_ms());
-        let step = quietly(|| core.step(now));
-        self.unsaid = core.take_events();
-        let rows = core.backend_mut().rows as u64;
-        if let Err(latch) = step {
-            ambient.note(format_args!("{:?} latched: {latch}", self.number));
-            return Err(Exit::Code(1));
-        }
-        self.prepare_next(ambient);
-        let longest_ms = if has_work { 2 + rows / 8 } else { 1 };
-        ambient.soon(longest_ms, Happening::Stepped(self.number));
-        Ok(())
     }
 
     /// A step is done: its events go out with one write.
     pub(crate) fn stepped(&mut self, ambient: &mut Ambient) {
-        if !self.acts() {
-            return;
-        }
-        self.is_busy = false;
-        let events = std::mem::take(&mut self.unsaid);
-        self.say(&events, ambient);
-        self.check_books(ambient);
-        if self.core.as_ref().is_some_and(Core::has_work) || !self.inbox.is_empty() {
-            self.wake(ambient);
+        let acts = self.acts();
+        if let Some(generator) = self.generator.as_mut().filter(|_generator| acts) {
+            let events = generator.stepped(ambient);
+            generator.check_books(ambient);
+            self.say(&events, ambient);
         }
     }
 
-    /// The preparation thread has done its oldest job.
-    pub(crate) fn prepared(&mut self, ambient: &mut Ambient) {
-        if !self.acts() {
-            return;
-        }
-        self.is_preparing = false;
-        if let Some(job) = self.jobs.pop_front()
-            && !job.is_stale.load(Ordering::Relaxed)
-        {
-            let result = quietly(|| run_job(&context(self.language), &job));
-            let input = Input::Prepared { id: job.id, result };
-            self.inbox.push_back(Message::Input(input));
-            self.wake(ambient);
-        }
-        self.prepare_next(ambient);
-    }
-
-    fn prepare_next(&mut self, ambient: &mut Ambient) {
-        if !self.is_preparing && !self.jobs.is_empty() {
-            self.is_preparing = true;
-            ambient.soon(PREPARE_MS_MAX, Happening::Prepared(self.number));
-        }
-    }
-
-    fn wake(&mut self, ambient: &mut Ambient) {
-        if self.core.is_some() && !self.is_busy {
-            self.is_busy = true;
-            ambient.agenda.after(0, Happening::Turns(self.number));
+    pub(crate) fn prepared(&mut self, ambient: &mut Ambient) -> Result<(), Ending> {
+        let acts = self.acts();
+        match self.generator.as_mut().filter(|_generator| acts) {
+            Some(generator) => generator.prepared(ambient),
+            None => Ok(()),
         }
     }
 
@@ -273,7 +213,7 @@ impl<'a> EngineHost<'a> {
             let encoded = match lie {
                 None => frame::encode(event, &mut bytes),
                 Some(lie) => encode_lie(lie, event, &mut bytes, &mut ambient.random).map(|still| {
-                    self.is_tainted |= still.is_none();
+                    ambient.is_tainted |= still.is_none();
                     ambient.faults.lie = still;
                 }),
             };
@@ -288,25 +228,15 @@ impl<'a> EngineHost<'a> {
         }
     }
 
-    /// Pages and slots add up at all times, and are all free when there is nothing to do.
     pub(crate) fn check_books(&mut self, ambient: &mut Ambient) {
-        let Some(core) = self.core.as_mut() else {
-            return;
-        };
-        if let Err(error) = core.audit() {
-            ambient.breach(format_args!("the audit fails: {error}"));
-        }
-        let is_idle = !core.has_work();
-        let stats = core.scheduler_mut().stats();
-        if is_idle && (stats.pages_used, stats.running, stats.waiting) != (0, 0, 0) {
-            ambient.breach(format_args!("an idle engine holds something: {stats:?}"));
+        if let Some(generator) = &mut self.generator {
+            generator.check_books(ambient);
         }
     }
 
-    /// Whether it has nothing left to do.
+    /// Whether it has nothing left to do, and would do it.
     pub(crate) fn is_idle(&self) -> bool {
-        let has_work = self.core.as_ref().is_none_or(Core::has_work);
-        !has_work && self.acts() && self.inbox.is_empty() && self.jobs.is_empty() && !self.is_busy
+        self.acts() && self.generator.as_ref().is_some_and(Generator::is_idle)
     }
 
     fn card(&self) -> ModelCard {
@@ -317,10 +247,10 @@ impl<'a> EngineHost<'a> {
             fingerprint: FINGERPRINT,
             parameters: 1,
             vocabulary: u32::try_from(vocabulary::SIZE).unwrap_or(u32::MAX),
-            context_tokens: context(self.language).context_tokens,
+            context_tokens: context(self.parts.language).context_tokens,
             context_tokens_trained: 64 * CONTEXT_PAGES,
-            slots: u16::try_from(self.size.scheduler.slots).unwrap_or(u16::MAX),
-            pages: self.size.pages,
+            slots: u16::try_from(self.parts.size.scheduler.slots).unwrap_or(u16::MAX),
+            pages: self.parts.size.pages,
             page_bytes: 1,
             weights_bytes: 1,
             threads: 1,

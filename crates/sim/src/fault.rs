@@ -60,6 +60,8 @@ pub(crate) enum Mishap {
     /// The pipe to the supervisor, or from it, stands still.
     StallUp(u64),
     StallDown(u64),
+    /// A bit of the arena flips before the next engine starts.
+    Damage,
     /// As if nobody could reap the engine for a while after its death.
     SlowExit,
 }
@@ -67,14 +69,17 @@ pub(crate) enum Mishap {
 impl Mishap {
     /// Whether it befalls the engine that is up, or waits for an occasion.
     pub(crate) fn strikes_at_once(self) -> bool {
-        !matches!(self, Self::Lie(_) | Self::Step(_) | Self::SlowExit)
+        !matches!(
+            self,
+            Self::Lie(_) | Self::Step(_) | Self::SlowExit | Self::Damage
+        )
     }
 
     /// Whether it may look as if a request had done it.
     pub(crate) fn implicates_work(self) -> bool {
         match self {
             Self::Signal(signal) => !matches!(signal, SIGKILL | SIGTERM),
-            Self::SlowExit => false,
+            Self::SlowExit | Self::Damage => false,
             Self::Exit(_)
             | Self::Lie(_)
             | Self::Step(_)
@@ -98,6 +103,8 @@ pub(crate) struct Faults {
     /// For the next step.
     pub(crate) step: Option<StepFault>,
     pub(crate) slow_exit: bool,
+    /// For the next birth.
+    pub(crate) damage: bool,
 }
 
 impl Faults {
@@ -128,6 +135,7 @@ impl Faults {
             lie: None,
             step: None,
             slow_exit: false,
+            damage: false,
         }
     }
 
@@ -196,14 +204,17 @@ fn draw_mishap(random: &mut Random, kind: usize) -> Mishap {
             let row = random.index(8);
             Mishap::Step(random.one_of(
                 StepFault::Error,
-                &[StepFault::Panic, StepFault::OneRow(row)],
+                &[StepFault::Panic, StepFault::AllRows, StepFault::OneRow(row)],
             ))
         }
         5 => {
             let stall_ms = random.one_of(50, &[500, 4000]);
             random.one_of(Mishap::StallUp(stall_ms), &[Mishap::StallDown(stall_ms)])
         }
-        _ => random.one_of(Mishap::Exit(0), &[Mishap::Exit(101), Mishap::SlowExit]),
+        _ => random.one_of(
+            Mishap::Exit(0),
+            &[Mishap::Exit(101), Mishap::SlowExit, Mishap::Damage],
+        ),
     }
 }
 

@@ -20,6 +20,9 @@ mod client;
 mod clock;
 mod engine_host;
 mod fault;
+mod generator;
+mod memory;
+mod poison;
 mod property;
 mod quiet;
 mod random;
@@ -30,10 +33,10 @@ mod wire;
 mod world;
 
 pub use case::Catalogue;
-use relight_engine::core::Latch;
+use relight_engine::arena::ArenaError;
 use relight_gguf::GgufError;
 use relight_model::text::TextError;
-use relight_protocol::Fault;
+use relight_protocol::{Fault, LatchCause};
 use world::World;
 
 /// Why there is no catalogue of requests to run with.
@@ -45,8 +48,10 @@ pub enum SetupError {
     Text(#[from] TextError),
     #[error("a case cannot be served")]
     Fault(#[from] Fault),
-    #[error("an undisturbed engine latched")]
-    Latch(#[from] Latch),
+    #[error("an undisturbed engine failed: {0}")]
+    Latched(LatchCause),
+    #[error("there is no memory for the recorder")]
+    Arena(#[from] ArenaError),
     #[error("a case does not end")]
     Endless,
 }
@@ -63,17 +68,19 @@ pub struct Outcome {
 }
 
 /// Runs the world that follows from `seed`.
-#[must_use]
-pub fn run(catalogue: &Catalogue, seed: u64, keeps_text: bool) -> Outcome {
-    let mut world = World::new(catalogue, seed, keeps_text);
+///
+/// # Errors
+/// If there is no memory for it.
+pub fn run(catalogue: &Catalogue, seed: u64, keeps_text: bool) -> Result<Outcome, SetupError> {
+    let mut world = World::new(catalogue, seed, keeps_text)?;
     world.run();
     let breaches = world.ambient.breaches;
     let (hash, text) = world.ambient.trace.finish();
-    Outcome {
+    Ok(Outcome {
         hash,
         breaches,
         text,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn told(seeds: &str) -> Result<bool, Box<dyn std::error::Error>> {
     if let Some((first, last)) = seeds.split_once("..") {
         let mut holds = true;
         for seed in first.parse::<u64>()?..last.parse()? {
-            let outcome = run(&catalogue, seed, false);
+            let outcome = run(&catalogue, seed, false)?;
             for breach in &outcome.breaches {
                 holds = false;
                 writeln!(output, "seed {seed}: {breach}")?;
@@ -32,7 +32,7 @@ fn told(seeds: &str) -> Result<bool, Box<dyn std::error::Error>> {
         }
         return Ok(holds);
     }
-    let outcome = run(&catalogue, seeds.parse()?, true);
+    let outcome = run(&catalogue, seeds.parse()?, true)?;
     write!(output, "{}", outcome.text.unwrap_or_default())?;
     for breach in &outcome.breaches {
         writeln!(output, "{breach}")?;

@@ -4,6 +4,7 @@ use relight_protocol::{Fault, Overload, RequestId, limits};
 use relight_supervisor::core::Exit;
 
 use crate::client::Client;
+use crate::engine_host::EngineHost;
 use crate::world::World;
 
 /// What an innocent request may have been through and still be blamed: the simulation's own
@@ -49,11 +50,23 @@ impl World<'_> {
             },
             Fault::EngineUnavailable => self.has_exhausted_budget(),
             Fault::EngineCrashed | Fault::EngineStalled => self.is_suspicious(id),
-            Fault::NonFiniteLogits => self.ambient.faults.take_broken_row(),
+            Fault::NonFiniteLogits => {
+                self.ambient.faults.take_broken_row() || self.is_suspicious(id)
+            }
             _ => false,
         };
         if !is_fair {
             self.ambient.breach(format_args!("{id} fails: {fault:?}"));
+        }
+    }
+
+    /// Whether the supervisor may end the engine now.
+    pub(crate) fn judge_kill(&mut self) {
+        let may_be_killed = self.host.as_ref().is_some_and(EngineHost::may_be_killed);
+        let is_fair = may_be_killed || self.is_draining || self.ambient.is_tainted;
+        if !is_fair {
+            self.ambient
+                .breach(format_args!("a sound engine is killed"));
         }
     }
 
@@ -62,9 +75,15 @@ impl World<'_> {
         self.deaths_ms.len() > limits::RESTARTS_MAX
     }
 
+    /// Whether two engines may have gone down for a request: it is a poison, or the
+    /// simulation's own mishaps have been as if it were one.
     fn is_suspicious(&mut self, id: RequestId) -> bool {
-        self.client(id)
-            .is_some_and(|client| client.strikes >= STRIKES_MAX)
+        let is_poison = self.ambient.poisons.of(id).is_some();
+        let others = self.ambient.poisons.len() > 0;
+        self.client(id).is_some_and(|client| {
+            let strikes = client.strikes;
+            is_poison || strikes >= STRIKES_MAX || (others && strikes > 0)
+        })
     }
 
     /// Everything is at rest: nothing may be left over.

@@ -50,6 +50,7 @@ impl World<'_> {
             Action::Send { engine, command } => self.send(engine, &command),
             Action::Kill { engine } => {
                 if self.host_of(engine).is_some() {
+                    self.judge_kill();
                     self.die(Exit::Signal(SIGKILL));
                 }
             }
@@ -77,8 +78,11 @@ impl World<'_> {
             let message = "told to fail".into();
             return Input::SpawnFailed { engine, message };
         }
-        let language = self.catalogue.language();
-        self.host = Some(EngineHost::new(engine, language, self.host_size, birth));
+        self.ambient.is_tainted = false;
+        if std::mem::take(&mut self.ambient.faults.damage) {
+            self.parts.memory.damage(&mut self.ambient.random);
+        }
+        self.host = Some(EngineHost::new(engine, self.parts.clone(), birth));
         self.ambient.soon(BOOT_MS_MAX, Happening::Booted(engine));
         Input::EngineSpawned { engine, pid: 1 }
     }

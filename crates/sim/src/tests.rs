@@ -7,14 +7,14 @@ const THREADS: u64 = 2;
 const LINES: usize = 60;
 
 fn check(catalogue: &Catalogue, seed: u64) -> Result<(), String> {
-    let outcome = run(catalogue, seed, false);
+    let outcome = run(catalogue, seed, false).unwrap();
     if !outcome.breaches.is_empty() {
-        let text = run(catalogue, seed, true).text.unwrap_or_default();
+        let text = run(catalogue, seed, true).unwrap().text.unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
         return Err(format!("seed {seed}: {:#?}\n{last}", outcome.breaches));
     }
-    let again = run(catalogue, seed, false);
+    let again = run(catalogue, seed, false).unwrap();
     if again.hash != outcome.hash {
         return Err(format!("seed {seed} is not the same twice"));
     }

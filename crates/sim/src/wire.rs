@@ -12,6 +12,8 @@ const FLIGHT_MS_MAX: u64 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     pieces: VecDeque<Vec<u8>>,
+    /// Bytes of the last write.
+    written: usize,
     /// No piece that is written from now on arrives before this.
     clear_ms: u64,
 }
@@ -19,6 +21,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// Puts bytes on the wire and returns when each of their pieces is to be taken off.
     pub(crate) fn send(&mut self, now_ms: u64, bytes: &[u8], random: &mut Random) -> Vec<u64> {
+        self.written = bytes.len();
         let mut rest = bytes;
         let mut arrivals = Vec::new();
         let cuts = random.below(PIECES_MAX);
@@ -49,9 +52,11 @@ impl Wire {
         self.clear_ms = self.clear_ms.max(until_ms);
     }
 
-    /// The writer died: of what is in flight, some had not been written.
+    /// The writer died in its last write: some of that was not written.
     pub(crate) fn cut(&mut self, random: &mut Random) {
-        let mut left = random.index(self.bytes() + 1);
+        let in_flight = self.bytes();
+        let lost = random.index(self.written.min(in_flight) + 1);
+        let mut left = in_flight - lost;
         for piece in &mut self.pieces {
             piece.truncate(left);
             left -= piece.len();

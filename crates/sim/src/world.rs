@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use relight_engine::arena::{ArenaError, Recorder};
 use relight_engine::scheduler::SchedulerConfig;
 use relight_protocol::{EngineConfig, Event, FrameDecoder, RequestId, limits};
 use relight_supervisor::core::{Core, EngineNumber, Exit, Input};
@@ -12,8 +14,11 @@ use crate::ambient::{Ambient, Happening};
 use crate::case::{CONTEXT_PAGES, Catalogue};
 use crate::client::{Client, Habits, Stage};
 use crate::clock::Agenda;
-use crate::engine_host::{EngineHost, HostSize};
+use crate::engine_host::{EngineHost, HostParts, HostSize};
 use crate::fault::{Faults, Mishap};
+use crate::generator::Ending;
+use crate::memory::Memory;
+use crate::poison::{Poison, Poisons};
 use crate::random::Random;
 use crate::trace::Trace;
 
@@ -36,7 +41,7 @@ pub(crate) struct World<'a> {
     pub(crate) bounds: Bounds,
     /// When the shell ticks at the latest.
     pub(crate) deadline_ms: u64,
-    pub(crate) host_size: HostSize,
+    pub(crate) parts: HostParts<'a>,
     pub(crate) host: Option<EngineHost<'a>>,
     pub(crate) events: FrameDecoder,
     pub(crate) is_read_over: bool,
@@ -54,7 +59,11 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(catalogue: &'a Catalogue, seed: u64, keeps_text: bool) -> Self {
+    pub(crate) fn new(
+        catalogue: &'a Catalogue,
+        seed: u64,
+        keeps_text: bool,
+    ) -> Result<Self, ArenaError> {
         let mut random = Random::new(seed);
         let faults = Faults::draw(&mut random, CALM_MS);
         let bounds = Bounds {
@@ -63,7 +72,7 @@ impl<'a> World<'a> {
             reader_events_max: random.one_of(1000, &[1000, 6]),
             ..Bounds::default()
         };
-        let host_size = HostSize {
+        let size = HostSize {
             pages: 3 * CONTEXT_PAGES + u32::try_from(random.below(6)).unwrap_or(0),
             scheduler: SchedulerConfig {
                 slots: 1 + random.index(4),
@@ -71,11 +80,20 @@ impl<'a> World<'a> {
                 chunk_rows: random.one_of(7, &[64, 512]),
             },
         };
+        let parts = HostParts {
+            language: catalogue.language(),
+            size,
+            memory: Memory::lasting(size.pages),
+            recorder: Arc::new(Recorder::open(None)?),
+        };
         let mut world = Self {
             ambient: Ambient {
                 agenda: Agenda::new(),
                 random,
                 faults,
+                poisons: Poisons::default(),
+                is_tainted: false,
+                tainted_ends: 0,
                 trace: Trace::new(keeps_text),
                 breaches: Vec::new(),
             },
@@ -83,7 +101,7 @@ impl<'a> World<'a> {
             core: Core::new(engine_config(), bounds),
             bounds,
             deadline_ms: 0,
-            host_size,
+            parts,
             host: None,
             events: FrameDecoder::default(),
             is_read_over: false,
@@ -97,7 +115,7 @@ impl<'a> World<'a> {
             stopped: None,
         };
         world.plan();
-        world
+        Ok(world)
     }
 
     fn plan(&mut self) {
@@ -105,6 +123,7 @@ impl<'a> World<'a> {
             agenda,
             random,
             faults,
+            poisons,
             ..
         } = &mut self.ambient;
         for index in 0..usize::try_from(1 + random.below(CLIENTS_MAX)).unwrap_or(1) {
@@ -115,6 +134,12 @@ impl<'a> World<'a> {
             let habits = Habits::draw(random, faults.calm_ms / 2);
             agenda.at(habits.arrives_ms, Happening::Arrives(index));
             self.clients.push(Client::new(case, habits));
+        }
+        if let ([client], true) = (self.clients.as_slice(), random.one_in(2))
+            && client.case.choices.len() == 1
+        {
+            let hash = client.case.fingerprint.hash;
+            poisons.add(hash, Poison::draw(random));
         }
         for (time_ms, mishap) in std::mem::take(&mut faults.mishaps) {
             agenda.at(time_ms, Happening::Befalls(mishap));
@@ -157,10 +182,7 @@ impl<'a> World<'a> {
                 host.stepped(ambient);
                 Ok(())
             }),
-            Happening::Prepared(engine) => self.engine(engine, |host, ambient| {
-                host.prepared(ambient);
-                Ok(())
-            }),
+            Happening::Prepared(engine) => self.engine(engine, EngineHost::prepared),
             Happening::ToSupervisor(engine) => {
                 let piece = self.host_of(engine).and_then(|host| host.outgoing.arrive());
                 self.hear(engine, &piece.unwrap_or_default());
@@ -184,14 +206,19 @@ impl<'a> World<'a> {
     fn engine(
         &mut self,
         engine: EngineNumber,
-        act: impl FnOnce(&mut EngineHost<'a>, &mut Ambient) -> Result<(), Exit>,
+        act: impl FnOnce(&mut EngineHost<'a>, &mut Ambient) -> Result<(), Ending>,
     ) {
         let host = self.host.as_mut().filter(|host| host.number == engine);
         let Some(host) = host.filter(|host| !host.is_dead) else {
             return;
         };
-        if let Err(exit) = act(host, &mut self.ambient) {
-            self.die(exit);
+        match act(host, &mut self.ambient) {
+            Ok(()) => {}
+            Err(Ending::Exit(exit)) => self.die(exit),
+            Err(Ending::Hang) => {
+                self.ambient.note(format_args!("{engine:?} hangs"));
+                host.is_hung = true;
+            }
         }
     }
 
@@ -200,12 +227,17 @@ impl<'a> World<'a> {
         let Some(host) = self.host.as_mut().filter(|host| !host.is_dead) else {
             return;
         };
-        self.ambient
-            .note(format_args!("{:?} dies: {exit}", host.number));
-        host.is_dead = true;
-        if exit != Exit::Code(0) {
-            host.outgoing.cut(&mut self.ambient.random);
+        let [generator, prepare] = host.activities();
+        let (number, generator, prepare) = (host.number, generator.doing, prepare.doing);
+        self.ambient.note(format_args!(
+            "{number:?} dies: {exit}, at {generator:?}, {prepare:?}"
+        ));
+        if self.ambient.is_tainted {
+            self.ambient.tainted_ends += 1;
+            let open = self.clients.iter_mut().filter(|client| client.is_open());
+            open.for_each(|client| client.strikes += 1);
         }
+        host.is_dead = true;
         let is_slow = std::mem::take(&mut self.ambient.faults.slow_exit);
         let longest_ms = if is_slow {
             2 * limits::ENGINE_EXIT_MS_MAX
@@ -222,15 +254,10 @@ impl<'a> World<'a> {
             return;
         };
         let rest = host.outgoing.drain();
-        let is_tainted = host.is_tainted;
         self.host = None;
         self.last_exit = Some(exit);
         self.hear(engine, &rest);
         self.deaths_ms.push(self.ambient.now_ms());
-        if is_tainted {
-            let open = self.clients.iter_mut().filter(|client| client.is_open());
-            open.for_each(|client| client.strikes += 1);
-        }
         let end = Box::new(exit.into());
         self.feed_and_tick(Input::EngineExited { engine, end });
     }
@@ -257,15 +284,21 @@ impl<'a> World<'a> {
 
     fn befall(&mut self, mishap: Mishap) {
         self.ambient.note(format_args!("mishap: {mishap:?}"));
-        if let (true, Some(host)) = (mishap.strikes_at_once(), &mut self.host) {
-            host.is_tainted |= mishap.implicates_work();
+        if mishap.strikes_at_once() {
+            self.ambient.is_tainted |= mishap.implicates_work();
         }
         let until_ms = |stall_ms: u64| self.ambient.now_ms() + stall_ms;
         match mishap {
-            Mishap::Signal(signal) => self.die(Exit::Signal(signal)),
+            Mishap::Signal(signal) => {
+                if let Some(host) = self.host.as_mut().filter(|host| !host.is_dead) {
+                    host.outgoing.cut(&mut self.ambient.random);
+                }
+                self.die(Exit::Signal(signal));
+            }
             Mishap::Exit(code) => self.die(Exit::Code(code)),
             Mishap::Lie(lie) => self.ambient.faults.lie = Some(lie),
             Mishap::Step(step) => self.ambient.faults.step = Some(step),
+            Mishap::Damage => self.ambient.faults.damage = true,
             Mishap::SlowExit => self.ambient.faults.slow_exit = true,
             Mishap::StallUp(stall_ms) => {
                 let until_ms = until_ms(stall_ms);
@@ -298,6 +331,8 @@ impl<'a> World<'a> {
             return;
         }
         client.id = Some(id);
+        let hash = client.case.fingerprint.hash;
+        self.ambient.poisons.sent(id, hash);
         client.asked_ms = now_ms;
         self.by_id.insert(id, index);
         let (request, fingerprint) = (client.case.request.clone(), client.case.fingerprint);

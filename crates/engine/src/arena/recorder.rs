@@ -1,26 +1,19 @@
 //! The engine's end of the flight recorder: see [`relight_protocol::recorder`].
 
 use std::fs::File;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use relight_protocol::recorder::{LANE_WORDS, Lane, LaneWriter, RECORDER_BYTES};
+use relight_protocol::recorder::{Activity, LANE_WORDS, Lane, LaneWriter, RECORDER_BYTES};
 
 use super::words::SharedWords;
 use super::{ArenaError, file_length};
 
 pub(super) const RECORDER: &str = "flight recorder";
 
-/// Both lanes.
+/// Both lanes. Without a supervisor nobody else reads them.
 #[derive(Debug)]
 pub struct Recorder {
-    lanes: Lanes,
-}
-
-#[derive(Debug)]
-enum Lanes {
-    Shared(SharedWords),
-    /// Without a supervisor nobody reads them.
-    Own(Vec<AtomicU64>),
+    lanes: SharedWords,
 }
 
 impl Recorder {
@@ -31,8 +24,7 @@ impl Recorder {
     pub fn open(file: Option<&File>) -> Result<Self, ArenaError> {
         let count = RECORDER_BYTES / size_of::<u64>();
         let Some(file) = file else {
-            let words = (0..count).map(|_word| AtomicU64::new(0));
-            let lanes = Lanes::Own(words.collect());
+            let lanes = SharedWords::private(count, RECORDER)?;
             return Ok(Self { lanes }.at_rest());
         };
         let bytes = file_length(file, RECORDER)?;
@@ -43,7 +35,7 @@ impl Recorder {
                 expected: RECORDER_BYTES,
             });
         }
-        let lanes = Lanes::Shared(SharedWords::map(file, count, RECORDER)?);
+        let lanes = SharedWords::map(file, count, RECORDER)?;
         Ok(Self { lanes }.at_rest())
     }
 
@@ -64,24 +56,18 @@ impl Recorder {
 
     /// There for both lanes, since `open` has made or checked them.
     fn words(&self, lane: Lane) -> Option<&[AtomicU64; LANE_WORDS]> {
-        let words = match &self.lanes {
-            Lanes::Shared(words) => words.words(),
-            Lanes::Own(words) => words,
-        };
+        let words = self.lanes.words();
         words.get(lane.offset() / size_of::<u64>()..)?.first_chunk()
     }
 
     /// What a lane says.
-    #[cfg(test)]
-    pub(crate) fn activity(&self, lane: Lane) -> relight_protocol::recorder::Activity {
-        let words = self.words(lane).unwrap().iter();
+    #[must_use]
+    pub fn activity(&self, lane: Lane) -> Activity {
+        let words = self.words(lane).into_iter().flatten();
         let bytes: Vec<u8> = words
-            .flat_map(|word| {
-                word.load(std::sync::atomic::Ordering::Acquire)
-                    .to_le_bytes()
-            })
+            .flat_map(|word| word.load(Ordering::Acquire).to_le_bytes())
             .collect();
-        relight_protocol::recorder::Activity::decode(&bytes)
+        Activity::decode(&bytes)
     }
 }
 
@@ -89,7 +75,7 @@ impl Recorder {
 mod tests {
     use std::os::unix::fs::FileExt;
 
-    use relight_protocol::recorder::{Activity, Doing, LANE_BYTES};
+    use relight_protocol::recorder::{Doing, LANE_BYTES};
     use relight_protocol::{Phase, RequestId};
     use rustix::fs::{MemfdFlags, memfd_create};
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::atomic::AtomicU64;
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 use super::ArenaError;
 
@@ -24,6 +24,17 @@ impl SharedWords {
             .len(count * size_of::<u64>())
             .map_raw(file);
         let map = map.map_err(|source| ArenaError::Map { what, source })?;
+        Ok(Self { map })
+    }
+
+    /// As many words that nobody else maps.
+    ///
+    /// # Errors
+    /// `Map`.
+    pub fn private(count: usize, what: &'static str) -> Result<Self, ArenaError> {
+        let map = MmapMut::map_anon(count * size_of::<u64>());
+        let map = map.map_err(|source| ArenaError::Map { what, source })?;
+        let map = MmapRaw::from(map);
         Ok(Self { map })
     }
 
