@@ -50,6 +50,10 @@ pub(crate) struct Ambient {
     pub(crate) poisons: Poisons,
     /// Something befell the engine that may look like the doing of its requests.
     pub(crate) is_tainted: bool,
+    /// The engine could not be heard for a while.
+    pub(crate) is_stalled: bool,
+    /// Latches of the engine that the simulation has caused, and nobody has heard of yet.
+    pub(crate) tainted_latches: u32,
     /// Engines so far that went down while that was so.
     pub(crate) tainted_ends: u32,
     pub(crate) trace: Trace,

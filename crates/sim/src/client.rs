@@ -20,6 +20,16 @@ pub(crate) struct Habits {
 }
 
 impl Habits {
+    /// It reads everything at once and never gives up.
+    pub(crate) fn patient(arrives_ms: u64) -> Self {
+        Self {
+            arrives_ms,
+            reads_every_ms: 1,
+            reads_at_once: 100,
+            patience_ms: None,
+        }
+    }
+
     pub(crate) fn draw(random: &mut Random, arrivals_ms: u64) -> Self {
         Self {
             arrives_ms: random.below(arrivals_ms),

@@ -7,10 +7,10 @@ use relight_engine::arena::Recorder;
 use relight_engine::core::{Core, Input};
 use relight_engine::language::Language;
 use relight_engine::scheduler::SchedulerConfig;
-use relight_protocol::recorder::Activity;
 use relight_protocol::{
     Command, Event, Fault, FrameDecoder, ModelCard, PROTOCOL_VERSION, Promise, frame,
 };
+use relight_supervisor::Lanes;
 use relight_supervisor::core::{EngineNumber, Exit};
 
 use crate::ambient::{Ambient, Happening};
@@ -86,9 +86,9 @@ impl<'a> EngineHost<'a> {
     }
 
     /// What the recorder says at this moment.
-    pub(crate) fn activities(&self) -> [Activity; 2] {
+    pub(crate) fn lanes(&self) -> Lanes {
         let generator = self.generator.as_ref();
-        generator.map(Generator::activities).unwrap_or_default()
+        generator.map(Generator::lanes).unwrap_or_default()
     }
 
     pub(crate) fn booted(&mut self, ambient: &mut Ambient) -> Result<(), Ending> {

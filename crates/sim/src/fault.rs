@@ -6,9 +6,6 @@ use relight_protocol::{Event, FrameError, frame};
 use crate::backend::StepFault;
 use crate::random::Random;
 
-/// Of a frame's header.
-const LENGTH_BYTES: usize = 4;
-
 const SIGILL: i32 = 4;
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
@@ -55,6 +52,7 @@ pub(crate) enum Lie {
 pub(crate) enum Mishap {
     Signal(i32),
     Exit(i32),
+    Hang,
     Lie(Lie),
     Step(StepFault),
     /// The pipe to the supervisor, or from it, stands still.
@@ -79,12 +77,8 @@ impl Mishap {
     pub(crate) fn implicates_work(self) -> bool {
         match self {
             Self::Signal(signal) => !matches!(signal, SIGKILL | SIGTERM),
-            Self::SlowExit | Self::Damage => false,
-            Self::Exit(_)
-            | Self::Lie(_)
-            | Self::Step(_)
-            | Self::StallUp(_)
-            | Self::StallDown(_) => true,
+            Self::SlowExit | Self::Damage | Self::StallUp(_) | Self::StallDown(_) => false,
+            Self::Exit(_) | Self::Hang | Self::Lie(_) | Self::Step(_) => true,
         }
     }
 }
@@ -186,7 +180,7 @@ fn draw_mishap(random: &mut Random, kind: usize) -> Mishap {
         0 | 1 => {
             Mishap::Signal(random.one_of(SIGKILL, &[SIGKILL, SIGTERM, SIGSEGV, SIGABRT, SIGILL]))
         }
-        2 => Mishap::Exit(101),
+        2 => Mishap::Hang,
         3 => Mishap::Lie(random.one_of(
             Lie::SkippedIndex,
             &[
@@ -208,7 +202,7 @@ fn draw_mishap(random: &mut Random, kind: usize) -> Mishap {
             ))
         }
         5 => {
-            let stall_ms = random.one_of(50, &[500, 4000]);
+            let stall_ms = random.one_of(50, &[500, 4000, 8000]);
             random.one_of(Mishap::StallUp(stall_ms), &[Mishap::StallDown(stall_ms)])
         }
         _ => random.one_of(
@@ -248,18 +242,14 @@ pub(crate) fn encode_lie(
         }
         (Lie::Twice, _) => frame::encode(&changed, target)?,
         (Lie::Rubbish, _) => {
-            // Of a length that comes: a longer one is told from a slow engine by time only.
-            target.extend_from_slice(&[4, 0, 0, 0]);
-            target.extend_from_slice(&random.bits().to_le_bytes());
+            target.extend((0..random.between(4, 40)).map(|_index| random.bits().to_le_bytes()[0]));
             return Ok(None);
         }
         (Lie::FlippedBit, Event::Delta(_) | Event::ChoiceFinished(_)) => {
             let start = target.len();
             frame::encode(event, target)?;
-            // Not of the length: see above.
-            let bits = 8 * (target.len() - start - LENGTH_BYTES);
-            let bit = random.index(bits);
-            if let Some(byte) = target.get_mut(start + LENGTH_BYTES + bit / 8) {
+            let bit = random.index(8 * (target.len() - start));
+            if let Some(byte) = target.get_mut(start + bit / 8) {
                 *byte ^= 1 << (bit % 8);
             }
             return Ok(None);

@@ -13,6 +13,7 @@ use relight_engine::language::Language;
 use relight_engine::prepare::run_job;
 use relight_protocol::recorder::{Activity, Lane};
 use relight_protocol::{Event, Phase, RequestId};
+use relight_supervisor::Lanes;
 use relight_supervisor::core::{EngineNumber, Exit};
 
 use crate::ambient::{Ambient, Happening};
@@ -88,13 +89,13 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// What both lanes of the recorder say at this moment.
-    pub(crate) fn activities(&self) -> [Activity; 2] {
+    /// What the recorder says at this moment.
+    pub(crate) fn lanes(&self) -> Lanes {
         let generator = self.shown.clone();
-        [
-            generator.unwrap_or_else(|| self.recorder.activity(Lane::Generator)),
-            self.recorder.activity(Lane::Prepare),
-        ]
+        Lanes {
+            generator: generator.unwrap_or_else(|| self.recorder.activity(Lane::Generator)),
+            prepare: self.recorder.activity(Lane::Prepare),
+        }
     }
 
     pub(crate) fn push(&mut self, message: Message<'a>, ambient: &mut Ambient) {
@@ -193,9 +194,9 @@ impl<'a> Generator<'a> {
 
     /// Notes whose doing a failure is: a poison's, or the simulation's own.
     fn blame(&self, poison: Option<RequestId>, ambient: &mut Ambient) {
-        ambient.is_tainted = true;
-        if let Some(id) = poison {
-            ambient.poison_worked(id);
+        match poison {
+            Some(id) => ambient.poison_worked(id),
+            None => ambient.tainted_latches += 1,
         }
     }
 

@@ -11,9 +11,6 @@ use crate::random::Random;
 /// Deaths and latches that one poison may cost.
 const WORKS_MAX: u32 = 2;
 
-/// Whether there is somebody who would notice.
-const HANGS: bool = false;
-
 /// What a poison does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -47,13 +44,8 @@ impl Poison {
                 Effect::Hang(phase),
             ],
         );
-        let is_hang = matches!(effect, Effect::Hang(_) | Effect::Step(StepFault::Hang));
         Self {
-            effect: if is_hang && !HANGS {
-                Effect::Step(StepFault::Crash)
-            } else {
-                effect
-            },
+            effect,
             after_tokens: random.one_of(0, &[0, 1, 4, 11]),
         }
     }
@@ -73,6 +65,10 @@ impl Poisons {
     /// From now on, this is what requests of that fingerprint do.
     pub(crate) fn add(&mut self, hash: u64, poison: Poison) {
         self.kinds.insert(hash, poison);
+    }
+
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        self.kinds.contains_key(&hash)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -49,7 +49,9 @@ impl World<'_> {
                 Overload::Draining => self.is_draining,
             },
             Fault::EngineUnavailable => self.has_exhausted_budget(),
-            Fault::EngineCrashed | Fault::EngineStalled => self.is_suspicious(id),
+            Fault::EngineCrashed | Fault::EngineStalled | Fault::Quarantined => {
+                self.is_suspicious(id)
+            }
             Fault::NonFiniteLogits => {
                 self.ambient.faults.take_broken_row() || self.is_suspicious(id)
             }
@@ -63,7 +65,9 @@ impl World<'_> {
     /// Whether the supervisor may end the engine now.
     pub(crate) fn judge_kill(&mut self) {
         let may_be_killed = self.host.as_ref().is_some_and(EngineHost::may_be_killed);
-        let is_fair = may_be_killed || self.is_draining || self.ambient.is_tainted;
+        let is_troubled = self.ambient.is_tainted || self.ambient.is_stalled;
+        let is_over = self.is_draining || self.has_exhausted_budget();
+        let is_fair = may_be_killed || is_troubled || is_over;
         if !is_fair {
             self.ambient
                 .breach(format_args!("a sound engine is killed"));

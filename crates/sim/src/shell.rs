@@ -1,6 +1,9 @@
 //! The supervisor's shell, played: its core is fed, and what it wants done is done, in the
 //! order in which the real shell does it.
 
+use std::sync::Arc;
+
+use relight_engine::arena::Recorder;
 use relight_protocol::{Command, Event, Fault, FrameDecoder, Overload, RequestId, frame};
 use relight_supervisor::StreamEvent;
 use relight_supervisor::core::{Action, EngineNumber, Exit, Input};
@@ -23,6 +26,10 @@ impl World<'_> {
 
     pub(crate) fn tick_if_due(&mut self) {
         if self.ambient.now_ms() >= self.deadline_ms {
+            if let Some(host) = &self.host {
+                let (engine, lanes) = (host.number, Box::new(host.lanes()));
+                self.feed(Input::Looked { engine, lanes });
+            }
             self.feed(Input::Tick);
         }
         self.deadline_ms = self.core.next_deadline_ms();
@@ -79,6 +86,12 @@ impl World<'_> {
             return Input::SpawnFailed { engine, message };
         }
         self.ambient.is_tainted = false;
+        self.ambient.is_stalled = false;
+        self.ambient.tainted_latches = 0;
+        match Recorder::open(None) {
+            Ok(recorder) => self.parts.recorder = Arc::new(recorder),
+            Err(error) => self.ambient.breach(format_args!("no recorder: {error}")),
+        }
         if std::mem::take(&mut self.ambient.faults.damage) {
             self.parts.memory.damage(&mut self.ambient.random);
         }
@@ -163,7 +176,7 @@ impl World<'_> {
 /// Requests and models are long; their ids say enough.
 fn note_input(ambient: &mut Ambient, input: &Input) {
     match input {
-        Input::Tick => {}
+        Input::Tick | Input::Looked { .. } => {}
         Input::Submit { id, .. } => ambient.note(format_args!("> submit {id}")),
         Input::EngineEvent { engine, event } => match event {
             Event::Ready(_) => ambient.note(format_args!("> {engine:?} ready")),

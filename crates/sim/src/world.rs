@@ -7,11 +7,11 @@ use std::sync::Arc;
 use relight_engine::arena::{ArenaError, Recorder};
 use relight_engine::scheduler::SchedulerConfig;
 use relight_protocol::{EngineConfig, Event, FrameDecoder, RequestId, limits};
-use relight_supervisor::core::{Core, EngineNumber, Exit, Input};
-use relight_supervisor::{Bounds, DrainReport, Status};
+use relight_supervisor::core::{Core, EngineEnd, EngineNumber, Exit, Input};
+use relight_supervisor::{Bounds, DrainReport, Lanes, Status};
 
 use crate::ambient::{Ambient, Happening};
-use crate::case::{CONTEXT_PAGES, Catalogue};
+use crate::case::{CONTEXT_PAGES, Case, Catalogue};
 use crate::client::{Client, Habits, Stage};
 use crate::clock::Agenda;
 use crate::engine_host::{EngineHost, HostParts, HostSize};
@@ -27,7 +27,7 @@ const CLIENTS_MAX: u64 = 9;
 /// Nothing goes wrong after this, or later in runs with long troubles.
 const CALM_MS: u64 = 6_000;
 /// Everything has ended this long after the last trouble: two silent loads, probes, hangs.
-const SETTLE_MS: u64 = 150_000;
+const SETTLE_MS: u64 = 1_500_000;
 /// A process is reaped this soon after its death, if all is well.
 const REAP_MS_MAX: u64 = 10;
 const DRAIN_MS: u64 = 20_000;
@@ -54,6 +54,7 @@ pub(crate) struct World<'a> {
     pub(crate) last_exit: Option<Exit>,
     /// Everything had ended before the front was asked to end.
     pub(crate) has_had_calm: bool,
+    has_latecomer: bool,
     pub(crate) is_draining: bool,
     pub(crate) stopped: Option<DrainReport>,
 }
@@ -93,6 +94,8 @@ impl<'a> World<'a> {
                 faults,
                 poisons: Poisons::default(),
                 is_tainted: false,
+                is_stalled: false,
+                tainted_latches: 0,
                 tainted_ends: 0,
                 trace: Trace::new(keeps_text),
                 breaches: Vec::new(),
@@ -111,6 +114,7 @@ impl<'a> World<'a> {
             deaths_ms: Vec::new(),
             last_exit: None,
             has_had_calm: false,
+            has_latecomer: false,
             is_draining: false,
             stopped: None,
         };
@@ -135,11 +139,10 @@ impl<'a> World<'a> {
             agenda.at(habits.arrives_ms, Happening::Arrives(index));
             self.clients.push(Client::new(case, habits));
         }
-        if let ([client], true) = (self.clients.as_slice(), random.one_in(2))
-            && client.case.choices.len() == 1
-        {
-            let hash = client.case.fingerprint.hash;
-            poisons.add(hash, Poison::draw(random));
+        for _ in 0..random.one_of(0, &[0, 0, 1, 1, 2]) {
+            let client = self.clients.get(random.index(self.clients.len()));
+            let hash = client.map(|client| client.case.fingerprint.hash);
+            poisons.add(hash.unwrap_or_default(), Poison::draw(random));
         }
         for (time_ms, mishap) in std::mem::take(&mut faults.mishaps) {
             agenda.at(time_ms, Happening::Befalls(mishap));
@@ -227,16 +230,11 @@ impl<'a> World<'a> {
         let Some(host) = self.host.as_mut().filter(|host| !host.is_dead) else {
             return;
         };
-        let [generator, prepare] = host.activities();
+        let Lanes { generator, prepare } = host.lanes();
         let (number, generator, prepare) = (host.number, generator.doing, prepare.doing);
         self.ambient.note(format_args!(
             "{number:?} dies: {exit}, at {generator:?}, {prepare:?}"
         ));
-        if self.ambient.is_tainted {
-            self.ambient.tainted_ends += 1;
-            let open = self.clients.iter_mut().filter(|client| client.is_open());
-            open.for_each(|client| client.strikes += 1);
-        }
         host.is_dead = true;
         let is_slow = std::mem::take(&mut self.ambient.faults.slow_exit);
         let longest_ms = if is_slow {
@@ -246,6 +244,9 @@ impl<'a> World<'a> {
         };
         let exited = Happening::Exited(host.number, exit);
         self.ambient.soon(longest_ms, exited);
+        if self.ambient.is_tainted {
+            self.strike_all();
+        }
     }
 
     /// The engine is reaped: what it had written is handed in first.
@@ -254,11 +255,15 @@ impl<'a> World<'a> {
             return;
         };
         let rest = host.outgoing.drain();
+        let lanes = host.lanes();
         self.host = None;
         self.last_exit = Some(exit);
         self.hear(engine, &rest);
         self.deaths_ms.push(self.ambient.now_ms());
-        let end = Box::new(exit.into());
+        let end = Box::new(EngineEnd {
+            lanes: Some(lanes),
+            ..EngineEnd::from(exit)
+        });
         self.feed_and_tick(Input::EngineExited { engine, end });
     }
 
@@ -270,7 +275,12 @@ impl<'a> World<'a> {
         self.events.push(bytes);
         loop {
             match self.events.next_value::<Event>() {
-                Ok(Some(event)) => self.feed(Input::EngineEvent { engine, event }),
+                Ok(Some(event)) => {
+                    if let Event::Latched(_) = event {
+                        self.hear_of_latch();
+                    }
+                    self.feed(Input::EngineEvent { engine, event });
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.is_read_over = true;
@@ -282,10 +292,27 @@ impl<'a> World<'a> {
         self.tick_if_due();
     }
 
+    /// A latch counts as a death, if this engine is believed to have got that far.
+    fn hear_of_latch(&mut self) {
+        self.deaths_ms.push(self.ambient.now_ms());
+        if let Some(left) = self.ambient.tainted_latches.checked_sub(1) {
+            self.ambient.tainted_latches = left;
+            self.strike_all();
+        }
+    }
+
+    /// What happens now may look like the doing of any request.
+    fn strike_all(&mut self) {
+        self.ambient.tainted_ends += 1;
+        let open = self.clients.iter_mut().filter(|client| client.is_open());
+        open.for_each(|client| client.strikes += 1);
+    }
+
     fn befall(&mut self, mishap: Mishap) {
         self.ambient.note(format_args!("mishap: {mishap:?}"));
         if mishap.strikes_at_once() {
             self.ambient.is_tainted |= mishap.implicates_work();
+            self.ambient.is_stalled |= matches!(mishap, Mishap::StallUp(_) | Mishap::StallDown(_));
         }
         let until_ms = |stall_ms: u64| self.ambient.now_ms() + stall_ms;
         match mishap {
@@ -294,6 +321,11 @@ impl<'a> World<'a> {
                     host.outgoing.cut(&mut self.ambient.random);
                 }
                 self.die(Exit::Signal(signal));
+            }
+            Mishap::Hang => {
+                if let Some(host) = &mut self.host {
+                    host.is_hung = true;
+                }
             }
             Mishap::Exit(code) => self.die(Exit::Code(code)),
             Mishap::Lie(lie) => self.ambient.faults.lie = Some(lie),
@@ -386,14 +418,28 @@ impl<'a> World<'a> {
         if !is_over {
             return;
         }
-        let is_ready = self.core.health().status.is_ready();
-        // An engine that died or hung unnoticed is the supervisor's to find, once it has work.
+        let is_ready = self.status().is_ready();
         let is_idle = self.host.as_ref().is_some_and(EngineHost::is_idle);
         if is_ready && is_idle {
             self.check_rest();
             self.has_had_calm = true;
             self.is_draining = true;
             self.feed_and_tick(Input::Shutdown { drain_ms: DRAIN_MS });
+        } else if self.host.as_ref().is_some_and(|host| host.is_hung) && !self.has_latecomer {
+            // Nobody can know of a hang before there is work to do.
+            self.has_latecomer = true;
+            self.add_latecomer();
+        }
+    }
+
+    fn add_latecomer(&mut self) {
+        let poisons = &self.ambient.poisons;
+        let is_sound = |case: &&Case| !poisons.has(case.fingerprint.hash);
+        if let Some(case) = self.catalogue.cases().iter().find(is_sound) {
+            let client = self.clients.len();
+            let habits = Habits::patient(self.ambient.now_ms());
+            self.clients.push(Client::new(case, habits));
+            self.ambient.agenda.after(0, Happening::Arrives(client));
         }
     }
 

@@ -15,6 +15,7 @@ use relight_protocol::{Fault, Request, RequestId, frame, limits};
 
 use crate::faults::FaultId;
 use crate::lanes::Lanes;
+use crate::ledger::Choice;
 
 /// What makes two requests the same for the purpose of blame: the canonical request without
 /// its seed, so that a retry of the same body is recognised.
@@ -46,12 +47,21 @@ impl Fingerprint {
 }
 
 /// A request has been there when an engine died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suspicion {
-    /// Tokens committed for it by then.
-    pub(crate) tokens_at_death: u64,
+    /// Tokens committed by then for each of its choices.
+    pub(crate) tokens_at_death: Vec<u32>,
     /// It had not come through a step: the first to be tried.
     pub(crate) is_newcomer: bool,
+}
+
+impl Suspicion {
+    /// Whether nothing is left of it: every choice has come further, or to its end. One that
+    /// stands where it stood may be the one that kills, however far the others get.
+    pub(crate) fn is_refuted_by(&self, choices: &[Choice]) -> bool {
+        let mut pairs = choices.iter().zip(&self.tokens_at_death);
+        pairs.all(|(choice, then)| choice.finish().is_some() || choice.token_count() > *then)
+    }
 }
 
 /// Who of those `aboard` may have ended the engine. Without a record that can be read, all.

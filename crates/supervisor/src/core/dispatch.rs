@@ -48,7 +48,8 @@ impl Core {
             return None;
         }
         let rank = |id: &&RequestId| {
-            let suspicion = self.ledger.entry(**id).and_then(|entry| entry.suspicion);
+            let entry = self.ledger.entry(**id);
+            let suspicion = entry.and_then(|entry| entry.suspicion.as_ref());
             (!suspicion.is_some_and(|it| it.is_newcomer), **id)
         };
         self.on_trial = self.suspects.iter().min_by_key(rank).copied();

@@ -9,7 +9,7 @@ use super::{Cause, Core};
 use crate::blame::{self, Suspicion};
 use crate::faults::{FaultId, FaultKind};
 use crate::lanes::Lanes;
-use crate::ledger::Entry;
+use crate::ledger::{Choice, Entry};
 use crate::restart_budget::Verdict;
 use crate::stream::RequestFailure;
 
@@ -223,8 +223,9 @@ impl Core {
             };
             let tokens = entry.tokens_committed();
             tracing::warn!(request = %one.request, tokens, "request under suspicion");
+            let choices = entry.choices().iter().map(Choice::token_count);
             entry.suspicion = Some(Suspicion {
-                tokens_at_death: tokens,
+                tokens_at_death: choices.collect(),
                 is_newcomer: one.is_new || tokens == 0,
             });
             self.suspects.insert(one.request);
@@ -280,7 +281,8 @@ impl Core {
         };
         let got_further = entry
             .suspicion
-            .is_some_and(|suspicion| entry.tokens_committed() > suspicion.tokens_at_death);
+            .as_ref()
+            .is_some_and(|suspicion| suspicion.is_refuted_by(entry.choices()));
         if got_further {
             tracing::info!(request = %id, "request cleared");
             entry.suspicion = None;

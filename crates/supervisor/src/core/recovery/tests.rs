@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
-use relight_protocol::{LatchCause, Phase};
+use relight_protocol::{ChoiceIndex, Delta, Event, LatchCause, Phase};
 
-use super::super::bench::{Bench, failures, faults, preparing, refused, request, sent, step};
+use super::super::bench::{
+    Bench, delta, failures, faults, preparing, refused, request, sent, step,
+};
 use super::super::{Action, EngineEnd, Exit};
 use super::*;
 use crate::faults::FaultRecord;
@@ -244,6 +246,28 @@ fn a_request_that_gets_further_each_time_is_not_blamed() {
         assert_eq!(faults(&bench.die_in_step(&[1])), []);
         bench.restart();
     }
+}
+
+/// The choice that kills stands where it stood, whatever becomes of the others.
+#[test]
+fn the_progress_of_other_choices_clears_nobody() {
+    let mut bench = Bench::serving();
+    let mut two = request("two");
+    two.choices = 2;
+    bench.submit_request(1, two);
+    bench.run(1, 3);
+    let other = |index| {
+        let choice = ChoiceIndex(1);
+        let delta = delta(1, index);
+        Event::Delta(Delta { choice, ..delta })
+    };
+    bench.event(other(0));
+    assert_eq!(faults(&bench.die_in_step(&[1])), []);
+    bench.restart();
+    bench.event(other(1));
+    bench.event(other(2));
+    let failed = faults(&bench.die_in_step(&[1]));
+    assert_eq!(failed, [(1, Fault::EngineCrashed)]);
 }
 
 #[test]
