@@ -54,8 +54,8 @@ pub(crate) struct Ambient {
     pub(crate) is_stalled: bool,
     /// Latches of the engine that the simulation has caused, and nobody has heard of yet.
     pub(crate) tainted_latches: u32,
-    /// Engines so far that went down while that was so.
-    pub(crate) tainted_ends: u32,
+    /// Engines so far that the simulation has brought down.
+    pub(crate) mishap_ends: u32,
     pub(crate) trace: Trace,
     pub(crate) breaches: Vec<String>,
 }
@@ -75,7 +75,7 @@ impl Ambient {
     /// A poison has brought an engine or a generator down.
     pub(crate) fn poison_worked(&mut self, id: RequestId) {
         self.note(format_args!("poison works: {id}"));
-        if !self.poisons.worked(id, self.tainted_ends) {
+        if !self.poisons.worked(id, self.mishap_ends) {
             self.breach(format_args!("{id} works more often than it should"));
         }
     }

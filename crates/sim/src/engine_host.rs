@@ -82,7 +82,7 @@ impl<'a> EngineHost<'a> {
 
     /// Whether the supervisor has a reason to end it.
     pub(crate) fn may_be_killed(&self) -> bool {
-        self.is_hung || self.birth != Birth::Healthy
+        self.is_hung || self.is_dead || self.birth != Birth::Healthy
     }
 
     /// What the recorder says at this moment.

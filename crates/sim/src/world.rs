@@ -96,7 +96,7 @@ impl<'a> World<'a> {
                 is_tainted: false,
                 is_stalled: false,
                 tainted_latches: 0,
-                tainted_ends: 0,
+                mishap_ends: 0,
                 trace: Trace::new(keeps_text),
                 breaches: Vec::new(),
             },
@@ -244,6 +244,8 @@ impl<'a> World<'a> {
         };
         let exited = Happening::Exited(host.number, exit);
         self.ambient.soon(longest_ms, exited);
+        let is_mishap = self.ambient.is_tainted || self.ambient.is_stalled;
+        self.ambient.mishap_ends += u32::from(is_mishap);
         if self.ambient.is_tainted {
             self.strike_all();
         }
@@ -296,6 +298,7 @@ impl<'a> World<'a> {
     fn hear_of_latch(&mut self) {
         self.deaths_ms.push(self.ambient.now_ms());
         if let Some(left) = self.ambient.tainted_latches.checked_sub(1) {
+            self.ambient.mishap_ends += 1;
             self.ambient.tainted_latches = left;
             self.strike_all();
         }
@@ -303,7 +306,6 @@ impl<'a> World<'a> {
 
     /// What happens now may look like the doing of any request.
     fn strike_all(&mut self) {
-        self.ambient.tainted_ends += 1;
         let open = self.clients.iter_mut().filter(|client| client.is_open());
         open.for_each(|client| client.strikes += 1);
     }
@@ -319,6 +321,7 @@ impl<'a> World<'a> {
             Mishap::Signal(signal) => {
                 if let Some(host) = self.host.as_mut().filter(|host| !host.is_dead) {
                     host.outgoing.cut(&mut self.ambient.random);
+                    self.ambient.mishap_ends += u32::from(!mishap.implicates_work());
                 }
                 self.die(Exit::Signal(signal));
             }
@@ -405,6 +408,7 @@ impl<'a> World<'a> {
             client.stage = Stage::Cancelled;
         }
         if let (true, Some(id)) = (was_open, client.id) {
+            self.ambient.poisons.hung_up(id);
             self.feed_and_tick(Input::Cancel { id });
         }
     }

@@ -193,7 +193,10 @@ impl Core {
         aboard.retain(|id| self.ledger.entry(*id).is_some());
         let had = aboard.len();
         if let Some(Blame { lanes, verdict }) = blame {
-            let mut suspects = blame::suspects(lanes.as_ref(), &aboard);
+            // Also those that were taken back a moment ago: the engine may not have known.
+            let known = |(id, entry): (RequestId, &Entry)| entry.known_to_engine.then_some(id);
+            let known: Vec<RequestId> = self.ledger.entries().filter_map(known).collect();
+            let mut suspects = blame::suspects(lanes.as_ref(), &known);
             let took_part = |tried: &RequestId| suspects.iter().any(|one| one.request == *tried);
             let guilty = tried.filter(took_part);
             if let Some(guilty) = guilty {

@@ -427,11 +427,9 @@ fn what_the_old_generator_still_says_is_ignored() {
 #[test]
 fn latches_past_the_restart_budget_fail_the_model() {
     let mut bench = running(1);
-    let mut index = 3;
-    for _ in 0..limits::RESTARTS_MAX {
+    for (index, _latch) in (3..).zip(0..limits::RESTARTS_MAX) {
         assert_eq!(faults(&bench.latch(LatchCause::AuditFailed, &[1])), []);
         bench.token(1, index);
-        index += 1;
     }
     let engine = bench.engine;
     let actions = bench.latch(LatchCause::AuditFailed, &[1]);
