@@ -17,6 +17,8 @@ pub const OBJECT_KEYS_MAX: usize = 256;
 pub const VALUE_DEPTH_MAX: usize = 64;
 /// Open HTTP connections; the next one is answered with 503 and closed.
 pub const CONNECTIONS_MAX: usize = 1024;
+/// Descriptors that connections leave alone, so that an engine can always be started.
+pub const DESCRIPTORS_RESERVED: usize = 64;
 /// Wait before accepting again after a failure to accept.
 pub const ACCEPT_RETRY_MS: u64 = 100;
 /// How long a connection may take to send a request's head, from the moment it is idle.

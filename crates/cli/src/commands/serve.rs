@@ -47,12 +47,21 @@ pub(crate) fn serve(args: ServeArgs, output: Output) -> anyhow::Result<ExitCode>
             served_names: args.alias,
             api_keys: ApiKeys::new(keys),
             sse_keepalive: Duration::from_secs(args.listen.sse_keepalive),
+            connections_max: connections_max(),
             ..ServerConfig::default()
         },
         address: (args.listen.host, args.listen.port).into(),
         drain: Duration::from_secs(args.listen.shutdown_timeout),
     };
     front::serve(options, output)
+}
+
+/// As many connections as there are descriptors for, beside those that the front itself needs.
+fn connections_max() -> usize {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let descriptors = descriptors.and_then(|count| usize::try_from(count).ok());
+    let free = descriptors.map(|count| count.saturating_sub(limits::DESCRIPTORS_RESERVED));
+    free.unwrap_or(usize::MAX).clamp(1, limits::CONNECTIONS_MAX)
 }
 
 /// The keys that clients must send. Beyond loopback there must be some.

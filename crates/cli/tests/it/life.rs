@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 
 use crate::server::{Server, long_prompt, model, relight};
@@ -50,16 +50,21 @@ fn a_killed_front_leaves_no_engine_behind() {
 
 /// Returns when the process is gone; the kernel takes a moment to deliver its end.
 fn wait_for_end(pid: Pid) {
+    let gone = until(|| test_kill_process(pid).is_err().then_some(()));
+    assert!(gone.is_some(), "the engine is still there");
+}
+
+/// Looks again and again, for some seconds, at something that no event tells.
+fn until<T>(look: impl Fn() -> Option<T>) -> Option<T> {
     let (_never, silence) = std::sync::mpsc::channel::<()>();
     for _ in 0..500 {
-        if test_kill_process(pid).is_err() {
-            return;
+        if let Some(seen) = look() {
+            return Some(seen);
         }
-        silence
-            .recv_timeout(std::time::Duration::from_millis(10))
-            .unwrap_err();
+        let look_every = std::time::Duration::from_millis(10);
+        silence.recv_timeout(look_every).unwrap_err();
     }
-    panic!("the engine outlived its front");
+    None
 }
 
 #[test]
@@ -119,5 +124,28 @@ fn a_log_that_nobody_reads_holds_up_nobody() {
     assert_eq!(answer["usage"]["completion_tokens"], json!(20));
     server.kill_engine();
     let answer = server.complete(&long_prompt("Nor that", 20));
+    assert_eq!(answer["usage"]["completion_tokens"], json!(20));
+}
+
+#[test]
+fn idle_connections_cannot_take_the_descriptors_of_an_engine() {
+    let program = relight(&[]).get_program().to_owned();
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 84; exec \"$0\" serve \"$1\" --port 0 -t 2"])
+        .arg(program)
+        .arg(model())
+        .env("RELIGHT_LOG", "off");
+    let server = Server::spawn(command);
+    let engine = server.engine_pid();
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    // 84 descriptors, 64 of them reserved: some of these are refused, the first are kept.
+    let idle: Vec<_> = (0..200).map(|_| connect()).collect();
+    kill_process(engine, Signal::KILL).expect("kill the engine");
+    wait_for_end(engine);
+    let next = until(|| server.child_pid().filter(|pid| *pid != engine));
+    assert!(next.is_some(), "no engine was started");
+    drop(idle);
+    let answer = server.complete(&long_prompt("There is room", 20));
     assert_eq!(answer["usage"]["completion_tokens"], json!(20));
 }

@@ -121,6 +121,16 @@ impl Server {
         Pid::from_raw(pid.try_into().unwrap()).unwrap()
     }
 
+    /// A child of the front, asked of the system instead of the front.
+    pub(crate) fn child_pid(&self) -> Option<Pid> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
+        let children = tasks
+            .flatten()
+            .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let all = children.collect::<String>();
+        Pid::from_raw(all.split_whitespace().next()?.parse().ok()?)
+    }
+
     pub(crate) fn kill_engine(&self) {
         kill_process(self.engine_pid(), Signal::KILL).expect("kill the engine");
     }
