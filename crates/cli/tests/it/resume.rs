@@ -1,5 +1,9 @@
 //! The promise: an engine killed in mid-answer is a pause, and the bytes are the same.
 
+use std::fs::{DirEntry, File};
+use std::os::unix::fs::FileExt;
+
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::server::{Server, long_prompt};
@@ -130,4 +134,62 @@ fn a_kill_after_any_of_the_first_tokens_changes_nothing() {
         found.extend(answer.events());
         assert!(stripped(found) == expected, "killed after {events} events");
     }
+}
+
+/// A memory file of the front.
+fn memory_file(server: &Server, name: &str) -> File {
+    let folder = format!("/proc/{}/fd", server.pid());
+    let mut paths = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let path = paths.find(|path| {
+        let target = std::fs::read_link(path);
+        target.is_ok_and(|target| target.to_string_lossy().contains(name))
+    });
+    let mut options = File::options();
+    options.read(true).write(true).open(path.unwrap()).unwrap()
+}
+
+/// Stops the engine and returns when none of its threads runs.
+fn stop_engine(server: &Server) {
+    let engine = server.engine_pid();
+    kill_process(engine, Signal::STOP).unwrap();
+    let tasks = format!("/proc/{}/task", engine.as_raw_pid());
+    let is_running = |task: std::io::Result<DirEntry>| {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        !stat.rsplit(')').next().unwrap().starts_with(" T")
+    };
+    while std::fs::read_dir(&tasks).unwrap().any(is_running) {
+        std::thread::yield_now();
+    }
+}
+
+/// Pages that were damaged are computed again: the stream is the same, and health and metrics
+/// say what was found.
+#[test]
+fn damaged_pages_change_no_byte_and_show_in_health() {
+    let server = Server::start(&[]);
+    let mut body = long_prompt(&"The river rose again that night. ".repeat(8), 150);
+    body["stream"] = json!(true);
+    let undisturbed = stripped(server.post("/v1/completions", &body).events());
+    let mut answer = server.post("/v1/completions", &body);
+    let mut events: Vec<String> = (0..40).map(|_| answer.event().unwrap()).collect();
+    let pages = memory_file(&server, "relight-kv");
+    stop_engine(&server);
+    // The table takes a hundredth of the file: these are bits of every page.
+    let length = pages.metadata().unwrap().len();
+    for place in (length / 50..length).step_by(4096) {
+        let mut byte = [0];
+        pages.read_exact_at(&mut byte, place).unwrap();
+        pages.write_all_at(&[byte[0] ^ 1], place).unwrap();
+    }
+    server.kill_engine();
+    events.extend(answer.events());
+    assert!(stripped(events) == undisturbed, "the stream has changed");
+    // Answered after the numbers of the first one were told.
+    server.complete(&long_prompt("And then", 1));
+    assert!(server.metric("relight_pages_adopted_total", "") >= 2.0);
+    assert!(server.metric("relight_pages_corrupt_total", "") >= 1.0);
+    let health = server.get("/health").json();
+    assert_eq!(health["degraded"], json!(true), "{health}");
 }

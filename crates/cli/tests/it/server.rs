@@ -136,7 +136,6 @@ impl Server {
     }
 
     /// Process of the front.
-    #[cfg(feature = "fault-injection")]
     pub(crate) fn pid(&self) -> i32 {
         Pid::from_child(&self.child).as_raw_pid()
     }

@@ -167,6 +167,7 @@ impl PageTable {
         let is_same = found.map(|word| word.load(Ordering::Acquire)).eq(header);
         let table = Self { words };
         if !is_same {
+            tracing::info!("pages begin empty: their table is new, or not of this model");
             table.empty(&header);
         }
         table

@@ -101,6 +101,10 @@ impl Record {
             self.note_recent();
         }
         self.faults_noted = self.faults_noted.max(stats.contained_faults_total);
+        if stats.pages_corrupt_total > self.stats.pages_corrupt_total {
+            self.note_fault("pages of an earlier engine were damaged".into());
+            self.note_recent();
+        }
         self.stats = stats;
     }
 

@@ -348,6 +348,29 @@ fn a_fault_that_only_the_engine_counted_degrades_health_too() {
 }
 
 #[test]
+fn damaged_pages_degrade_health_for_a_minute_and_are_counted() {
+    let mut bench = Bench::serving();
+    let damaged = Stats {
+        pages_corrupt_total: 2,
+        pages_adopted_total: 9,
+        ..Stats::default()
+    };
+    for _report in 0..3 {
+        bench.event(Event::Stats(damaged));
+    }
+    let health = bench.core.health();
+    assert_eq!((health.status, health.recent_faults), (Status::Degraded, 1));
+    assert!(health.last_fault.unwrap().0.contains("damaged"));
+    bench.wait(limits::DEGRADED_MS);
+    assert_eq!(bench.core.health().status, Status::Ready);
+    let stats = bench.core.snapshot().stats;
+    assert_eq!(
+        (stats.pages_corrupt_total, stats.pages_adopted_total),
+        (2, 9)
+    );
+}
+
+#[test]
 fn usage_is_counted_from_the_ledger_whatever_the_engine_says() {
     let mut bench = Bench::serving();
     bench.submit(1);
