@@ -99,6 +99,6 @@ fn chaos(workspace: &Workspace, seed: u64, requests: u64) -> anyhow::Result<()> 
     cargo.args(["--", "--nocapture"]);
     cargo.env("RELIGHT_CHAOS_SEED", seed.to_string());
     cargo.env("RELIGHT_CHAOS_REQUESTS", requests.to_string());
-    cargo.env("RELIGHT_LOG", "error");
+    cargo.env("RUST_BACKTRACE", "0");
     terminal::run(&mut cargo)
 }
