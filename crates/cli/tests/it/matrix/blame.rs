@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::chorus::{Chorus, is_whole};
 use super::{counted, whoever};
-use crate::server::{Server, long_prompt};
+use crate::server::{Server, long_prompt, relight};
 
 #[test]
 fn a_killer_fails_alone_after_two_deaths_and_is_refused_for_a_while() {
@@ -113,4 +113,54 @@ fn a_fault_of_the_handler_or_the_writer_is_that_requests_alone() {
         assert_eq!(answer.status, 500);
     });
     is_whole(&server);
+}
+
+/// What a command prints about this server.
+fn printed(server: &Server, arguments: &[&str]) -> String {
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let mut command = relight(arguments);
+    let output = command.args(["--url", &url]).output().expect("a command");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn the_commands_tell_what_happened_and_let_the_guilty_in_again() {
+    let server = Server::start(&[]);
+    let killer = long_prompt("A strychnine of a prompt", 20);
+    let ordered = [
+        "inject",
+        "shared",
+        "abort",
+        "--marker",
+        "strychnine",
+        "--times",
+        "2",
+        "--every-engine",
+    ];
+    assert_eq!(printed(&server, &ordered).trim(), "ordered");
+    let answer = server.post("/v1/completions", &killer).json();
+    let fault_id = answer["error"]["fault_id"].as_str().expect("a fault's id");
+
+    let faults = printed(&server, &["faults"]);
+    assert_eq!(faults.matches("engine_death").count(), 2, "{faults}");
+    assert!(
+        faults.contains("in step") && faults.contains("suspects r"),
+        "{faults}"
+    );
+    let one = printed(&server, &["faults", fault_id]);
+    assert!(one.starts_with(&format!("{fault_id} ")), "{one}");
+    let json = printed(&server, &["faults", "--json"]);
+    assert!(json.contains("\"engine_up_ms\""), "{json}");
+
+    let list = printed(&server, &["quarantine", "list"]);
+    let fingerprint = list.split(' ').next().expect("a fingerprint");
+    assert!(list.contains(" s left, fault f"), "{list}");
+    let lifted = printed(&server, &["quarantine", "lift", fingerprint]);
+    assert_eq!(lifted.trim(), "1 lifted");
+    assert_eq!(printed(&server, &["quarantine", "list"]), "");
+    // The order goes to every engine, twice in each: this one has had none of it yet.
+    let again = server.post("/v1/completions", &killer);
+    assert_ne!(again.status, 422, "it is let in, and judged anew");
 }
