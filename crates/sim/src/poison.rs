@@ -59,8 +59,6 @@ pub(crate) struct Poisons {
     /// Fingerprints of the requests that were sent.
     sent: BTreeMap<RequestId, u64>,
     works: BTreeMap<u64, u32>,
-    /// How often their clients hung up before anybody could know what they had sent.
-    hung_up: BTreeMap<u64, u32>,
 }
 
 impl Poisons {
@@ -91,19 +89,12 @@ impl Poisons {
         self.kinds.get(self.sent.get(&id)?).copied()
     }
 
-    /// The client of a request is gone.
-    pub(crate) fn hung_up(&mut self, id: RequestId) {
-        let hash = self.sent.get(&id).copied().unwrap_or_default();
-        *self.hung_up.entry(hash).or_default() += 1;
-    }
-
     /// A request has brought an engine or a generator down. False if it has done so too often,
     /// though nothing but so many `mishaps` has kept it from getting on.
     pub(crate) fn worked(&mut self, id: RequestId, mishaps: u32) -> bool {
         let hash = self.sent.get(&id).copied().unwrap_or_default();
         let works = self.works.entry(hash).or_default();
         *works += 1;
-        let hung_up = self.hung_up.get(&hash).copied().unwrap_or_default();
-        *works <= WORKS_MAX + mishaps + hung_up
+        *works <= WORKS_MAX + mishaps
     }
 }

@@ -408,7 +408,6 @@ impl<'a> World<'a> {
             client.stage = Stage::Cancelled;
         }
         if let (true, Some(id)) = (was_open, client.id) {
-            self.ambient.poisons.hung_up(id);
             self.feed_and_tick(Input::Cancel { id });
         }
     }

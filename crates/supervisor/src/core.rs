@@ -21,6 +21,7 @@ use relight_protocol::{
     Command, EngineConfig, Event, FrameError, ModelCard, Request, RequestId, limits,
 };
 
+use crate::absentees::Absentees;
 use crate::blame::{Fingerprint, Quarantine, Sentence};
 use crate::config::Bounds;
 use crate::faults::{FaultLog, FaultRecord};
@@ -172,6 +173,7 @@ pub struct Core {
     quarantine: Quarantine,
     /// Open requests under suspicion.
     suspects: BTreeSet<RequestId>,
+    absentees: Absentees,
     /// The suspect that an engine has.
     on_trial: Option<RequestId>,
     /// How many in `waiting` have never been given to an engine.
@@ -210,6 +212,7 @@ impl Core {
             watchdog: Watchdog::default(),
             quarantine: Quarantine::default(),
             suspects: BTreeSet::new(),
+            absentees: Absentees::default(),
             on_trial: None,
             queue_depth: 0,
             drain: None,

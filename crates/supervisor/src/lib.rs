@@ -17,6 +17,7 @@ compile_error!(
      so it runs on Linux only"
 );
 
+mod absentees;
 mod arenas;
 pub mod blame;
 mod clock;

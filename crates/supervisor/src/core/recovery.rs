@@ -6,7 +6,7 @@ use relight_protocol::{Command, Fault, LatchCause, Latched, RequestId, limits};
 
 use super::lifecycle::EngineState;
 use super::{Cause, Core};
-use crate::blame::{self, Suspicion};
+use crate::blame::{self, Fingerprint, Suspicion};
 use crate::faults::{FaultId, FaultKind};
 use crate::lanes::Lanes;
 use crate::ledger::{Choice, Entry};
@@ -192,24 +192,11 @@ impl Core {
         self.complete_whole(&aboard);
         aboard.retain(|id| self.ledger.entry(*id).is_some());
         let had = aboard.len();
-        if let Some(Blame { lanes, verdict }) = blame {
-            // Also those that were taken back a moment ago: the engine may not have known.
-            let known = |(id, entry): (RequestId, &Entry)| entry.known_to_engine.then_some(id);
-            let known: Vec<RequestId> = self.ledger.entries().filter_map(known).collect();
-            let mut suspects = blame::suspects(lanes.as_ref(), &known);
-            let took_part = |tried: &RequestId| suspects.iter().any(|one| one.request == *tried);
-            let guilty = tried.filter(took_part);
-            if let Some(guilty) = guilty {
-                suspects.retain(|one| one.request == guilty);
-            }
-            let ids = suspects.iter().map(|one| one.request).collect();
-            self.faults.amend(fault_id, |record| record.suspects = ids);
-            match guilty {
-                Some(guilty) => self.convict(guilty, fault_id, verdict),
-                None => self.suspect(&suspects),
-            }
+        if let Some(blame) = blame {
+            self.assign(blame, tried, fault_id);
             aboard.retain(|id| self.ledger.entry(*id).is_some());
         }
+        self.absentees.forget_engine();
         let resumed = aboard.len();
         self.faults.amend(fault_id, |record| {
             record.requests_resumed = resumed;
@@ -218,10 +205,40 @@ impl Core {
         aboard
     }
 
+    /// Finds out who did it.
+    fn assign(&mut self, blame: Blame, tried: Option<RequestId>, fault_id: FaultId) {
+        let Blame { lanes, verdict } = blame;
+        // Also those that were taken back or closed a moment ago: the engine may not have known.
+        let known = |(id, entry): (RequestId, &Entry)| entry.known_to_engine.then_some(id);
+        let known = self.ledger.entries().filter_map(known);
+        let known: Vec<RequestId> = known.chain(self.absentees.ids()).collect();
+        let mut suspects = blame::suspects(lanes.as_ref(), &known);
+        let mut tried: Vec<RequestId> = self.absentees.on_trial().chain(tried).collect();
+        tried.retain(|tried| suspects.iter().any(|one| one.request == *tried));
+        // If two that were tried one after the other were both at work, it is not known which.
+        let guilty = match tried.as_slice() {
+            [guilty] => Some(*guilty),
+            _ => None,
+        };
+        if let Some(guilty) = guilty {
+            suspects.retain(|one| one.request == guilty);
+        }
+        let ids = suspects.iter().map(|one| one.request).collect();
+        self.faults.amend(fault_id, |record| record.suspects = ids);
+        match guilty {
+            Some(guilty) => self.convict(guilty, fault_id, verdict),
+            None => self.suspect(&suspects),
+        }
+    }
+
     /// The first strike.
     fn suspect(&mut self, suspects: &[Participant]) {
+        let now_ms = self.now_ms();
         for one in suspects {
             let Some(entry) = self.ledger.entry_mut(one.request) else {
+                if let Some(print) = self.absentees.suspect(one.request, now_ms) {
+                    self.suspect_same(print);
+                }
                 continue;
             };
             let tokens = entry.tokens_committed();
@@ -235,12 +252,36 @@ impl Core {
         }
     }
 
+    /// What was sent again already is as suspect as what is gone.
+    fn suspect_same(&mut self, print: Fingerprint) {
+        let is_same = |(id, entry): (RequestId, &Entry)| {
+            let is_same = entry.fingerprint() == print && entry.suspicion.is_none();
+            is_same.then_some(id)
+        };
+        let same: Vec<RequestId> = self.ledger.entries().filter_map(is_same).collect();
+        for id in same {
+            self.recall_suspicion(id, print);
+        }
+    }
+
+    /// A request that was sent before, and was there when an engine died, is as suspect now.
+    pub(super) fn recall_suspicion(&mut self, id: RequestId, print: Fingerprint) {
+        let suspicion = self.absentees.recall(print, self.now_ms());
+        if let (Some(suspicion), Some(entry)) = (suspicion, self.ledger.entry_mut(id))
+            && !suspicion.is_refuted_by(entry.choices())
+        {
+            tracing::warn!(request = %id, "request under suspicion, as it was sent before");
+            entry.suspicion = Some(suspicion);
+            self.suspects.insert(id);
+        }
+    }
+
     /// The second strike.
     fn convict(&mut self, guilty: RequestId, death: FaultId, verdict: Fault) {
-        let Some(entry) = self.ledger.entry(guilty) else {
+        let entry = self.ledger.entry(guilty).map(Entry::fingerprint);
+        let Some(print) = entry.or_else(|| self.absentees.fingerprint(guilty)) else {
             return;
         };
-        let print = entry.fingerprint();
         tracing::error!(request = %guilty, fault = %death, "request quarantined");
         let description = format!("{guilty} was being worked on at {death} and at a fault before");
         let label = match verdict {
@@ -274,6 +315,7 @@ impl Core {
         };
         let is_same = |entry: &Entry| entry.fingerprint() == print;
         self.fail_all(&quarantined, is_same);
+        self.absentees.settle(print);
     }
 
     /// Clears the one on trial if it has come further than it was when it fell under
@@ -289,6 +331,8 @@ impl Core {
         if got_further {
             tracing::info!(request = %id, "request cleared");
             entry.suspicion = None;
+            let print = entry.fingerprint();
+            self.absentees.settle(print);
             self.suspects.remove(&id);
             self.on_trial = None;
             self.dispatch();

@@ -24,6 +24,7 @@ impl Core {
                 let now_ms = self.now_ms();
                 let is_open = self.ledger.open(id, request, print, now_ms);
                 if invariant!(is_open, %id, "a request id came twice") {
+                    self.recall_suspicion(id, print);
                     self.waiting.insert(id);
                     self.queue_depth = self.queue_depth.saturating_add(1);
                     self.actions.push(Action::Admit { id });
@@ -343,8 +344,15 @@ impl Core {
             self.queue_depth = self.queue_depth.saturating_sub(1);
         }
         self.suspects.remove(&id);
-        if self.on_trial == Some(id) {
+        let was_on_trial = self.on_trial == Some(id);
+        if was_on_trial {
             self.on_trial = None;
+        }
+        if entry.is_complete() {
+            self.absentees.settle(entry.fingerprint());
+        } else {
+            let now_ms = self.now_ms();
+            self.absentees.leave(id, &entry, was_on_trial, now_ms);
         }
         self.record.close(outcome);
         if entry.with_engine {

@@ -270,6 +270,46 @@ fn the_progress_of_other_choices_clears_nobody() {
     assert_eq!(failed, [(1, Fault::EngineCrashed)]);
 }
 
+/// As clients do whose time limit is shorter than the watchdog's.
+#[test]
+fn hanging_up_and_sending_it_again_is_no_way_out() {
+    let mut bench = Bench::serving();
+    bench.submit_request(1, request("poison"));
+    bench.run(1, 2);
+    bench.cancel(1);
+    bench.submit_request(2, request("poison"));
+    assert_eq!(faults(&bench.die_in_step(&[1])), []);
+    bench.submit(3);
+    assert_eq!(given(&bench.restart()), [2], "the same once more, alone");
+    bench.run(2, 2);
+    let actions = bench.die_in_step(&[2]);
+    assert_eq!(faults(&actions), [(2, Fault::EngineCrashed)]);
+    let again = bench.submit_request(4, request("poison"));
+    assert_eq!(refused(&again), Fault::Quarantined);
+}
+
+#[test]
+fn hanging_up_before_the_verdict_does_not_prevent_it() {
+    let mut bench = running(1);
+    assert_eq!(faults(&bench.die_in_step(&[1])), []);
+    bench.restart();
+    bench.cancel(1);
+    bench.die_in_step(&[1]);
+    let again = bench.submit_request(2, request("1"));
+    assert_eq!(refused(&again), Fault::Quarantined);
+}
+
+#[test]
+fn a_suspect_that_hung_up_is_cleared_by_its_next_attempt() {
+    let mut bench = running(1);
+    bench.die_in_step(&[1]);
+    bench.cancel(1);
+    bench.restart();
+    bench.submit_request(2, request("1"));
+    bench.run(2, 4);
+    assert_eq!(faults(&bench.die_in_step(&[2])), []);
+}
+
 #[test]
 fn the_guilty_are_told_and_refused_for_a_while_whoever_sends_them() {
     let mut bench = Bench::serving();
