@@ -16,7 +16,7 @@ use crate::random::mix;
 use crate::vocabulary;
 
 /// How a forward pass goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum StepFault {
     /// An error of the device.
     Error,
@@ -24,8 +24,9 @@ pub(crate) enum StepFault {
     Panic,
     /// No row has finite logits.
     AllRows,
-    /// One row has not; counted modulo the rows there are.
-    OneRow(usize),
+    /// All of one row is this, which no token can be drawn from. Counted modulo the rows there
+    /// are.
+    OneRow { row: usize, value: f32 },
     /// The process ends in it.
     Crash,
     /// It never ends.
@@ -33,7 +34,7 @@ pub(crate) enum StepFault {
 }
 
 /// What became of a forward pass from which nobody returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lost {
     pub(crate) fault: StepFault,
     /// What the generator's lane said.
@@ -134,11 +135,11 @@ impl Backend for SimBackend {
         let drawn = logits.len() / vocabulary::SIZE;
         match fault {
             Some(StepFault::AllRows) => logits.fill(f32::NAN),
-            Some(StepFault::OneRow(row)) if drawn > 0 => {
+            Some(StepFault::OneRow { row, value }) if drawn > 0 => {
                 let broken = logits.chunks_exact_mut(vocabulary::SIZE).nth(row % drawn);
-                broken.unwrap_or_default().fill(f32::NAN);
+                broken.unwrap_or_default().fill(value);
             }
-            None | Some(StepFault::OneRow(_)) => {}
+            None | Some(StepFault::OneRow { .. }) => {}
             Some(fault) => {
                 assert_ne!(fault, StepFault::Panic, "told to panic");
                 if fault != StepFault::Error {

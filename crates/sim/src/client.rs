@@ -73,6 +73,8 @@ pub(crate) struct Client<'a> {
     /// Engines that may have died of this request, as far as the supervisor can tell, though
     /// the simulation killed them.
     pub(crate) strikes: u32,
+    /// Tokens of its prompt that were there already, as it stood at its first token.
+    pub(crate) cached_tokens: Option<u32>,
     is_accepted: bool,
     choices: Vec<Received>,
     buffered: usize,
@@ -89,6 +91,7 @@ impl<'a> Client<'a> {
             id: None,
             asked_ms: 0,
             strikes: 0,
+            cached_tokens: None,
             is_accepted: false,
             choices: vec![Received::default(); case.choices.len()],
             buffered: 0,
@@ -178,7 +181,10 @@ impl<'a> Client<'a> {
                 let expected = self.case.usage;
                 let is_same = usage.prompt_tokens == expected.prompt_tokens
                     && usage.completion_tokens == expected.completion_tokens
-                    && usage.cached_tokens <= usage.prompt_tokens;
+                    && usage.cached_tokens <= usage.prompt_tokens
+                    && self
+                        .cached_tokens
+                        .is_none_or(|first| first == usage.cached_tokens);
                 ensure(is_same, "another usage")
             }
             StreamEvent::Failed(failure) => {

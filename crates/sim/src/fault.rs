@@ -48,7 +48,7 @@ pub(crate) enum Lie {
 }
 
 /// Something that befalls an engine that is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Mishap {
     Signal(i32),
     Exit(i32),
@@ -58,7 +58,9 @@ pub(crate) enum Mishap {
     /// The pipe to the supervisor, or from it, stands still.
     StallUp(u64),
     StallDown(u64),
-    /// A bit of the arena flips before the next engine starts.
+    /// The next request that is prepared fails in that, as if something had panicked.
+    PrivateFault,
+    /// Some bits of the arena flip before the next engine starts.
     Damage,
     /// As if nobody could reap the engine for a while after its death.
     SlowExit,
@@ -69,7 +71,7 @@ impl Mishap {
     pub(crate) fn strikes_at_once(self) -> bool {
         !matches!(
             self,
-            Self::Lie(_) | Self::Step(_) | Self::SlowExit | Self::Damage
+            Self::Lie(_) | Self::Step(_) | Self::SlowExit | Self::PrivateFault | Self::Damage
         )
     }
 
@@ -77,7 +79,11 @@ impl Mishap {
     pub(crate) fn implicates_work(self) -> bool {
         match self {
             Self::Signal(signal) => !matches!(signal, SIGKILL | SIGTERM),
-            Self::SlowExit | Self::Damage | Self::StallUp(_) | Self::StallDown(_) => false,
+            Self::SlowExit
+            | Self::PrivateFault
+            | Self::Damage
+            | Self::StallUp(_)
+            | Self::StallDown(_) => false,
             Self::Exit(_) | Self::Hang | Self::Lie(_) | Self::Step(_) => true,
         }
     }
@@ -90,13 +96,15 @@ pub(crate) struct Faults {
     pub(crate) calm_ms: u64,
     pub(crate) mishaps: Vec<(u64, Mishap)>,
     has_hard_births: bool,
-    /// Rows of logits that were broken, less the requests that failed of it.
-    broken_rows: u32,
+    /// Faults that each cost one request, less the requests that failed.
+    private_faults: u32,
     /// For the next event that it fits.
     pub(crate) lie: Option<Lie>,
     /// For the next step.
     pub(crate) step: Option<StepFault>,
     pub(crate) slow_exit: bool,
+    /// For the next request that is prepared.
+    pub(crate) private: bool,
     /// For the next birth.
     pub(crate) damage: bool,
 }
@@ -125,7 +133,8 @@ impl Faults {
             calm_ms,
             mishaps,
             has_hard_births: random.one_in(4),
-            broken_rows: 0,
+            private_faults: 0,
+            private: false,
             lie: None,
             step: None,
             slow_exit: false,
@@ -154,14 +163,21 @@ impl Faults {
     /// The fault for the step that begins now.
     pub(crate) fn take_step(&mut self) -> Option<StepFault> {
         let fault = self.step.take();
-        self.broken_rows += u32::from(matches!(fault, Some(StepFault::OneRow(_))));
+        self.private_faults += u32::from(matches!(fault, Some(StepFault::OneRow { .. })));
         fault
     }
 
-    /// Whether a broken row explains that a request has failed, for each row once.
-    pub(crate) fn take_broken_row(&mut self) -> bool {
-        let left = self.broken_rows.checked_sub(1);
-        self.broken_rows = left.unwrap_or(0);
+    /// Whether the request that is prepared now fails in that.
+    pub(crate) fn takes_private(&mut self) -> bool {
+        let fails = std::mem::take(&mut self.private);
+        self.private_faults += u32::from(fails);
+        fails
+    }
+
+    /// Whether a private fault explains that a request has failed, for each fault once.
+    pub(crate) fn take_private(&mut self) -> bool {
+        let left = self.private_faults.checked_sub(1);
+        self.private_faults = left.unwrap_or(0);
         left.is_some()
     }
 
@@ -170,6 +186,7 @@ impl Faults {
         self.lie = None;
         self.step = None;
         self.slow_exit = false;
+        self.private = false;
     }
 }
 
@@ -198,7 +215,18 @@ fn draw_mishap(random: &mut Random, kind: usize) -> Mishap {
             let row = random.index(8);
             Mishap::Step(random.one_of(
                 StepFault::Error,
-                &[StepFault::Panic, StepFault::AllRows, StepFault::OneRow(row)],
+                &[
+                    StepFault::Panic,
+                    StepFault::AllRows,
+                    StepFault::OneRow {
+                        row,
+                        value: f32::NAN,
+                    },
+                    StepFault::OneRow {
+                        row,
+                        value: f32::NEG_INFINITY,
+                    },
+                ],
             ))
         }
         5 => {
@@ -207,7 +235,13 @@ fn draw_mishap(random: &mut Random, kind: usize) -> Mishap {
         }
         _ => random.one_of(
             Mishap::Exit(0),
-            &[Mishap::Exit(101), Mishap::SlowExit, Mishap::Damage],
+            &[
+                Mishap::Exit(101),
+                Mishap::SlowExit,
+                Mishap::Damage,
+                Mishap::PrivateFault,
+                Mishap::PrivateFault,
+            ],
         ),
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use relight_engine::LaneUse;
 use relight_engine::arena::Recorder;
 use relight_engine::core::{Core, Input, PrepareJob};
 use relight_engine::language::Language;
 use relight_engine::prepare::run_job;
+use relight_engine::{LaneUse, SequenceKey};
 use relight_protocol::recorder::{Activity, Lane};
-use relight_protocol::{Event, Phase, RequestId};
+use relight_protocol::{ChoiceIndex, Event, Fault, Phase, RequestId};
 use relight_supervisor::Lanes;
 use relight_supervisor::core::{EngineNumber, Exit};
 
@@ -29,6 +29,9 @@ const PRIVATE_MS: u64 = 100;
 /// One step in so many is slow, and how slow: less than any time-out.
 const SLOW_STEPS: u64 = 200;
 const SLOW_STEP_MS: u64 = 2_000;
+
+/// Before one step in so many, a sequence loses its pages.
+const PREEMPTED_STEPS: u64 = 20;
 
 /// How an engine stops doing anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +169,15 @@ impl<'a> Generator<'a> {
         }
         if core.has_work() {
             core.backend_mut().fault = ambient.faults.take_step();
+            if ambient.random.one_in(PREEMPTED_STEPS) {
+                let index = ambient.random.index(self.tokens.len());
+                if let Some((request, _tokens)) = self.tokens.iter().nth(index) {
+                    core.scheduler_mut().preempt(SequenceKey {
+                        request: *request,
+                        choice: ChoiceIndex(0),
+                    });
+                }
+            }
         }
         let now = Duration::from_millis(ambient.now_ms());
         while let Err(latched) = quietly(|| core.step(now)) {
@@ -247,8 +259,12 @@ impl<'a> Generator<'a> {
             && !job.is_stale.load(Ordering::Relaxed)
         {
             let lane = LaneUse::new(Arc::clone(&self.recorder), Lane::Prepare);
-            let result = quietly(|| run_job(&context(self.language), &job));
+            let mut result = quietly(|| run_job(&context(self.language), &job));
             drop(lane);
+            if ambient.faults.takes_private() {
+                let phase = Phase::Prepare;
+                result = Err(Fault::Internal { phase }.into());
+            }
             let input = Input::Prepared {
                 id: job.id,
                 attempt: job.attempt,

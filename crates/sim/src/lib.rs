@@ -16,6 +16,7 @@
 mod ambient;
 mod backend;
 mod case;
+mod census;
 mod client;
 mod clock;
 mod engine_host;
@@ -33,6 +34,7 @@ mod wire;
 mod world;
 
 pub use case::Catalogue;
+pub use census::Census;
 use relight_engine::arena::ArenaError;
 use relight_gguf::GgufError;
 use relight_model::text::TextError;
@@ -63,6 +65,8 @@ pub struct Outcome {
     pub hash: u64,
     /// Properties that did not hold; the run ends at the first.
     pub breaches: Vec<String>,
+    /// What came up.
+    pub census: Census,
     /// Every line, if it was asked for.
     pub text: Option<String>,
 }
@@ -74,11 +78,13 @@ pub struct Outcome {
 pub fn run(catalogue: &Catalogue, seed: u64, keeps_text: bool) -> Result<Outcome, SetupError> {
     let mut world = World::new(catalogue, seed, keeps_text)?;
     world.run();
+    let census = Census::of(&world.core.snapshot());
     let breaches = world.ambient.breaches;
     let (hash, text) = world.ambient.trace.finish();
     Ok(Outcome {
         hash,
         breaches,
+        census,
         text,
     })
 }

@@ -1,10 +1,10 @@
 //! `cargo sim SEED`: one run, told line by line. `FIRST..LAST` runs many
-//! and tells which fail.
+//! and tells which fail, and what came up in all of them.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use relight_sim::{Catalogue, run};
+use relight_sim::{Catalogue, Census, run};
 
 fn main() -> ExitCode {
     match told(std::env::args().nth(1).as_deref().unwrap_or("0")) {
@@ -23,13 +23,16 @@ fn told(seeds: &str) -> Result<bool, Box<dyn std::error::Error>> {
     let mut output = std::io::stdout().lock();
     if let Some((first, last)) = seeds.split_once("..") {
         let mut holds = true;
+        let mut census = Census::default();
         for seed in first.parse::<u64>()?..last.parse()? {
             let outcome = run(&catalogue, seed, false)?;
+            census.absorb(&outcome.census);
             for breach in &outcome.breaches {
                 holds = false;
                 writeln!(output, "seed {seed}: {breach}")?;
             }
         }
+        write!(output, "{census}")?;
         return Ok(holds);
     }
     let outcome = run(&catalogue, seeds.parse()?, true)?;

@@ -12,7 +12,7 @@ use crate::random::Random;
 const WORKS_MAX: u32 = 2;
 
 /// What a poison does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Effect {
     /// To every shared step in which it takes part.
     Step(StepFault),

@@ -52,9 +52,8 @@ impl World<'_> {
             Fault::EngineCrashed | Fault::EngineStalled | Fault::Quarantined => {
                 self.is_suspicious(id)
             }
-            Fault::NonFiniteLogits => {
-                self.ambient.faults.take_broken_row() || self.is_suspicious(id)
-            }
+            Fault::NonFiniteLogits => self.ambient.faults.take_private() || self.is_suspicious(id),
+            Fault::Internal { .. } => self.ambient.faults.take_private(),
             _ => false,
         };
         if !is_fair {
@@ -95,14 +94,15 @@ impl World<'_> {
     /// Everything is at rest: nothing may be left over.
     pub(crate) fn check_rest(&mut self) {
         let snapshot = self.core.snapshot();
-        let left = (
-            snapshot.queue_depth,
-            snapshot.in_flight,
-            snapshot.ledger_bytes,
-        );
-        if !self.core.ledger().is_empty() || left != (0, 0, 0) {
+        let left = (snapshot.queue_depth, snapshot.in_flight, snapshot.suspects);
+        if !self.core.ledger().is_empty() || left != (0, 0, 0) || snapshot.ledger_bytes > 0 {
             self.ambient
                 .breach(format_args!("the ledger is not empty: {left:?}"));
+        }
+        let records = self.core.faults();
+        if let Some(open) = records.iter().find(|record| !record.is_over) {
+            self.ambient
+                .breach(format_args!("a fault is never over: {open:?}"));
         }
         if let Some(host) = &mut self.host {
             host.check_books(&mut self.ambient);
@@ -117,6 +117,11 @@ impl World<'_> {
         if !self.core.ledger().is_empty() {
             self.ambient
                 .breach(format_args!("the ledger is not empty at the end"));
+        }
+        if self.core.snapshot().invariant_breaches_total > self.invariant_breaches {
+            self.ambient.breach(format_args!(
+                "the supervisor has breached its own invariants"
+            ));
         }
         let Some(report) = self.stopped else {
             return self

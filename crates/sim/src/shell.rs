@@ -16,6 +16,7 @@ use crate::world::World;
 
 const SIGKILL: i32 = 9;
 const BOOT_MS_MAX: u64 = 20;
+const DAMAGED_BITS: usize = 16;
 
 impl World<'_> {
     /// One wake-up of the shell: an input, then a tick if one is due.
@@ -93,7 +94,9 @@ impl World<'_> {
             Err(error) => self.ambient.breach(format_args!("no recorder: {error}")),
         }
         if std::mem::take(&mut self.ambient.faults.damage) {
-            self.parts.memory.damage(&mut self.ambient.random);
+            for _bit in 0..DAMAGED_BITS {
+                self.parts.memory.damage(&mut self.ambient.random);
+            }
         }
         self.host = Some(EngineHost::new(engine, self.parts.clone(), birth));
         self.ambient.soon(BOOT_MS_MAX, Happening::Booted(engine));
@@ -146,6 +149,8 @@ impl World<'_> {
 
     fn deliver(&mut self, id: RequestId, event: &StreamEvent) -> Option<Input> {
         let events_max = self.bounds.reader_events_max;
+        let entry = self.core.ledger().entry(id);
+        let cached_tokens = entry.map(|entry| entry.usage().cached_tokens);
         let Some(client) = self.client(id) else {
             self.ambient
                 .breach(format_args!("an event for {id}, which nobody asked for"));
@@ -162,6 +167,9 @@ impl World<'_> {
             if client.has_gap {
                 return None;
             }
+        }
+        if let StreamEvent::Delta(_) = event {
+            client.cached_tokens = client.cached_tokens.or(cached_tokens);
         }
         if let Err(what) = client.take(event) {
             self.ambient.breach(format_args!("{id}: {what}: {event:?}"));

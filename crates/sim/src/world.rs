@@ -54,6 +54,8 @@ pub(crate) struct World<'a> {
     pub(crate) last_exit: Option<Exit>,
     /// Everything had ended before the front was asked to end.
     pub(crate) has_had_calm: bool,
+    /// Those of the process before this run.
+    pub(crate) invariant_breaches: u64,
     has_latecomer: bool,
     pub(crate) is_draining: bool,
     pub(crate) stopped: Option<DrainReport>,
@@ -114,10 +116,12 @@ impl<'a> World<'a> {
             deaths_ms: Vec::new(),
             last_exit: None,
             has_had_calm: false,
+            invariant_breaches: 0,
             has_latecomer: false,
             is_draining: false,
             stopped: None,
         };
+        world.invariant_breaches = world.core.snapshot().invariant_breaches_total;
         world.plan();
         Ok(world)
     }
@@ -130,12 +134,16 @@ impl<'a> World<'a> {
             poisons,
             ..
         } = &mut self.ambient;
+        let is_storm = random.one_in(10);
         for index in 0..usize::try_from(1 + random.below(CLIENTS_MAX)).unwrap_or(1) {
             let cases = self.catalogue.cases();
             let Some(case) = cases.get(random.index(cases.len())) else {
                 continue;
             };
-            let habits = Habits::draw(random, faults.calm_ms / 2);
+            let mut habits = Habits::draw(random, faults.calm_ms / 2);
+            if is_storm {
+                habits.patience_ms = Some(random.below(100));
+            }
             agenda.at(habits.arrives_ms, Happening::Arrives(index));
             self.clients.push(Client::new(case, habits));
         }
@@ -333,6 +341,7 @@ impl<'a> World<'a> {
             Mishap::Exit(code) => self.die(Exit::Code(code)),
             Mishap::Lie(lie) => self.ambient.faults.lie = Some(lie),
             Mishap::Step(step) => self.ambient.faults.step = Some(step),
+            Mishap::PrivateFault => self.ambient.faults.private = true,
             Mishap::Damage => self.ambient.faults.damage = true,
             Mishap::SlowExit => self.ambient.faults.slow_exit = true,
             Mishap::StallUp(stall_ms) => {
