@@ -43,9 +43,16 @@ impl CpuBackend {
         pair.split_off(elements)
     }
 
-    /// Overwrites all pages. For tests that show that nothing stale is read.
+    /// Overwrites all pages that are not sealed. For tests that show that nothing stale is read.
     pub fn fill_pages(&mut self, bits: u16) {
-        self.kv.elements().fill(bits);
+        let elements = self.model.kv_layout().page_elements().max(1);
+        let table = self.kv.table();
+        let pages = self.kv.elements().chunks_exact_mut(elements);
+        for (page, elements) in (0..).map(PageId).zip(pages) {
+            if table.as_ref().is_none_or(|table| !table.is_sealed(page)) {
+                elements.fill(bits);
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use relight_protocol::Isa;
 use relight_tiny_model::{Formats, TinyModel};
 
 use crate::tiny_file::TinyFile;
-use crate::trace::{Setup, Trace, Work, run};
+use crate::trace::{Setup, Trace, Work, run, run_and_count};
 
 /// Prompts of one test, and sequences of the largest batch.
 const WORKS: usize = 33;
@@ -37,14 +37,16 @@ impl Subject {
         }
     }
 
-    fn assert_same(&self, setup: &Setup, count: usize) {
-        let found = run(&self.file, setup, &self.works[..count]);
+    /// Returns how many pages engines had from those before them.
+    fn assert_same(&self, setup: &Setup, count: usize) -> u64 {
+        let (found, adopted) = run_and_count(&self.file, setup, &self.works[..count]);
         for (index, (found, expected)) in found.iter().zip(&self.expected).enumerate() {
             assert_eq!(
                 found, expected,
                 "sequence {index} of {count} with {setup:?}"
             );
         }
+        adopted
     }
 }
 
@@ -200,6 +202,21 @@ fn engines_killed_at_every_step() {
     }
 }
 
+#[test]
+fn engines_that_find_the_pages_of_killed_ones() {
+    for subject in subjects() {
+        for every in [2, 3] {
+            let setup = Setup {
+                kill_every: Some(every),
+                keeps_pages: true,
+                ..Setup::busy()
+            };
+            let adopted = subject.assert_same(&setup, 8);
+            assert!(adopted > 1, "{adopted} pages");
+        }
+    }
+}
+
 /// The same prompts twice over: the second time, all of their pages are there.
 #[test]
 fn prefixes_that_were_there() {
@@ -238,6 +255,7 @@ prop_compose! {
         arrival_gap in 0..4_usize,
         preempt_every in prop::option::of(1..4_usize),
         kill_every in prop::option::of(6..20_usize),
+        keeps_pages in any::<bool>(),
         abandons in any::<bool>(),
     ) -> Setup {
         Setup {
@@ -250,6 +268,7 @@ prop_compose! {
             arrival_gap,
             preempt_every,
             kill_every,
+            keeps_pages,
             abandons,
         }
     }

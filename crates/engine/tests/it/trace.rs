@@ -2,6 +2,7 @@
 //! row of logits and every byte of key/value state.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use relight_engine::arena::ArenaFiles;
@@ -14,6 +15,7 @@ use relight_engine::{SequenceKey, SequenceStart};
 use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::{ChoiceIndex, EngineConfig, Isa, RequestId};
 
+use crate::process::memory_file;
 use crate::tiny_file::TinyFile;
 
 /// Not a number, in half floats: whoever reads a place that was not written shows it.
@@ -54,6 +56,8 @@ pub(crate) struct Setup {
     /// The engine dies after each this many steps, [`KILLS_MAX`] times at most: work in small
     /// pieces would never end otherwise.
     pub(crate) kill_every: Option<usize>,
+    /// The engine after it finds the pages of the one before.
+    pub(crate) keeps_pages: bool,
     /// A neighbour of every sequence that is dropped half way.
     pub(crate) abandons: bool,
 }
@@ -71,6 +75,7 @@ impl Setup {
             arrival_gap: 0,
             preempt_every: None,
             kill_every: None,
+            keeps_pages: false,
             abandons: false,
         }
     }
@@ -90,6 +95,9 @@ impl Setup {
 struct Bench<'a> {
     file: &'a TinyFile,
     setup: &'a Setup,
+    kv: Option<File>,
+    /// Pages that engines had from those before.
+    adopted: u64,
     backend: CpuBackend,
     scheduler: Scheduler,
     open: BTreeMap<SequenceKey, Open>,
@@ -104,7 +112,13 @@ struct Open {
 
 /// Does all of `works` as `setup` says.
 pub(crate) fn run(file: &TinyFile, setup: &Setup, works: &[Work]) -> Vec<Trace> {
-    let mut bench = Bench::new(file, setup);
+    run_and_count(file, setup, works).0
+}
+
+/// As [`run`]; also how many pages engines had from those before them.
+pub(crate) fn run_and_count(file: &TinyFile, setup: &Setup, works: &[Work]) -> (Vec<Trace>, u64) {
+    let kv = setup.keeps_pages.then(|| File::from(memory_file("kv")));
+    let mut bench = Bench::new(file, setup, kv);
     let mut waiting = works.iter().enumerate();
     let mut steps = 0_usize;
     loop {
@@ -134,7 +148,8 @@ pub(crate) fn run(file: &TinyFile, setup: &Setup, works: &[Work]) -> Vec<Trace> 
         }
     }
     let keys = (0..works.len()).map(|index| key(index, 0));
-    keys.map(|key| bench.done[&key].clone()).collect()
+    let traces = keys.map(|key| bench.done[&key].clone()).collect();
+    (traces, bench.adopted)
 }
 
 fn key(index: usize, choice: u16) -> SequenceKey {
@@ -145,14 +160,18 @@ fn key(index: usize, choice: u16) -> SequenceKey {
 }
 
 impl<'a> Bench<'a> {
-    fn new(file: &'a TinyFile, setup: &'a Setup) -> Self {
+    fn new(file: &'a TinyFile, setup: &'a Setup, kv: Option<File>) -> Self {
         let config = EngineConfig {
             isa: setup.isa,
             threads: Some(setup.threads),
             pages: Some(setup.pages),
             ..file.config()
         };
-        let loaded = load(&config, ArenaFiles::default(), &mut |_done, _total| {}).unwrap();
+        let arenas = ArenaFiles {
+            kv: kv.as_ref().map(|file| file.try_clone().unwrap()),
+            ..ArenaFiles::default()
+        };
+        let loaded = load(&config, arenas, &mut |_done, _total| {}).unwrap();
         let mut backend = loaded.backend;
         backend.fill_pages(POISON);
         let sizes = SchedulerConfig {
@@ -164,6 +183,8 @@ impl<'a> Bench<'a> {
         Self {
             file,
             setup,
+            kv,
+            adopted: store.adopted_count(),
             backend,
             scheduler: Scheduler::new(sizes, store),
             open: BTreeMap::new(),
@@ -182,9 +203,10 @@ impl<'a> Bench<'a> {
         self.open.insert(key, open);
     }
 
-    /// Everything but the tokens is lost.
+    /// Everything but the tokens is lost, and the sealed pages if they are kept.
     fn kill(&mut self) {
-        let mut next = Self::new(self.file, self.setup);
+        let mut next = Self::new(self.file, self.setup, self.kv.take());
+        next.adopted += self.adopted;
         next.open = std::mem::take(&mut self.open);
         next.done = std::mem::take(&mut self.done);
         for (key, open) in &next.open {
