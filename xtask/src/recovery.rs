@@ -27,7 +27,7 @@ const TOKENS_BEFORE_KILL: usize = 24;
 const STEPS_MAX: f64 = 10.0;
 const EXTRA_S: f64 = 0.1;
 /// Tokens of each run that measures the cost.
-const COST_TOKENS: u64 = 256;
+const COST_TOKENS: u32 = 256;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -83,12 +83,20 @@ pub(crate) fn measure(workspace: &Workspace, options: &Options) -> Result<()> {
             median(kills.iter().map(|kill| kill.used())),
         ));
     }
-    let shares = cost(&relight, &path, &log, options.repetitions)?;
+    let mut costs = Vec::new();
+    for _ in 0..options.repetitions {
+        let rates = rates(&relight, &path)?;
+        println!("{rates:?}");
+        costs.push(rates);
+    }
+    let shares = || costs.iter().map(|rates| rates.supervised / rates.alone);
     text.push_str(&format!(
-        "\nOne stream through the server, with ledger, pipe, recorder, checksums, sampling and HTTP, has {:.3} of the tokens/s of bare forward passes in one process (`relight bench`); single pairs from {:.3} to {:.3}.\n",
-        median(shares.iter().copied()),
-        shares.iter().copied().fold(f64::INFINITY, f64::min),
-        shares.iter().copied().fold(0.0, f64::max),
+        "\nAn answer of {COST_TOKENS} tokens from a supervised engine process, with ledger, pipe, recorder and seals, has {:.3} of the tokens/s of the same engine in one process (median of {} runs, from {:.3} to {:.3}; `relight bench --supervised`); bare forward passes have {:.3}.\n",
+        median(shares()),
+        options.repetitions,
+        shares().fold(f64::INFINITY, f64::min),
+        shares().fold(0.0, f64::max),
+        median(costs.iter().map(|rates| rates.decode / rates.alone)),
     ));
     if options.dry_run {
         println!("{text}");
@@ -152,32 +160,33 @@ fn kill_once(server: &Server, tokens: usize, seed: u64) -> Result<Kill> {
     })
 }
 
-/// Rates of one stream through the server over rates of forward passes alone, in turn.
-fn cost(relight: &Path, model: &Path, log: &Path, repetitions: u64) -> Result<Vec<f64>> {
-    let server = Server::start(serve(relight, model), log)?;
-    load::complete(server.client, "warm", COST_TOKENS)?;
-    let mut shares = Vec::new();
-    for repetition in 0..repetitions {
-        let bare = bare_rate(relight, model)?;
-        let prompt = load::words(1, repetition);
-        let served = load::complete(server.client, &prompt, COST_TOKENS)?.decode_rate();
-        println!("bare {bare:.1}, served {served:.1} tokens/s");
-        shares.push(served / bare);
-    }
-    server.stop()?;
-    Ok(shares)
+/// Rates of whole answers: supervised over in one process, and bare forward passes.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    decode: f64,
+    alone: f64,
+    supervised: f64,
 }
 
-fn bare_rate(relight: &Path, model: &Path) -> Result<f64> {
+/// `relight bench` once, each kind in turn.
+fn rates(relight: &Path, model: &Path) -> Result<Rates> {
     let mut bench = Command::new(relight);
     bench.arg("bench").arg(model);
     let tokens = COST_TOKENS.to_string();
-    bench.args(["-t", THREADS, "-p", "0", "-n", &tokens, "-r", "1", "--json"]);
+    bench.args(["-t", THREADS, "-p", "0", "-n", &tokens, "-r", "5"]);
+    bench.args(["--supervised", "--json"]);
     let table: Value = serde_json::from_str(&output(&mut bench)?)?;
-    table
-        .pointer("/tokens_per_second/0/median")
-        .and_then(Value::as_f64)
-        .context("relight bench names no rate")
+    let rate = |row: usize| {
+        let median = table.pointer(&format!("/tokens_per_second/{row}/median"));
+        median
+            .and_then(Value::as_f64)
+            .context("relight bench names no rate")
+    };
+    Ok(Rates {
+        decode: rate(0)?,
+        alone: rate(1)?,
+        supervised: rate(2)?,
+    })
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -1,6 +1,8 @@
 //! Prefill and decode rates: how many tokens of a prompt, and how many one after the other,
 //! a second of this machine computes.
 
+mod answer;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) prompt_tokens: u32,
     /// Tokens made one at a time in an empty context; 0 skips it.
     pub(crate) answer_tokens: u32,
+    /// Whether to measure whole answers too, with and without a supervisor.
+    pub(crate) supervised: bool,
     /// Runs that count, after one that does not.
     pub(crate) repetitions: u32,
 }
@@ -66,6 +70,18 @@ pub(crate) fn run(config: &EngineConfig, plan: Plan, output: Output) -> Result<(
             tokens,
             times,
         });
+    }
+    if plan.supervised && plan.answer_tokens > 1 {
+        drop(loaded.backend);
+        let times = answer::measure(&config, plan.answer_tokens, plan.repetitions)?;
+        for (around, times) in ["in one process", "supervised"].into_iter().zip(times) {
+            measurements.push(Measurement {
+                name: format!("answer {} {around}", plan.answer_tokens),
+                // The clock starts with the first.
+                tokens: plan.answer_tokens - 1,
+                times,
+            });
+        }
     }
     print(&loaded.card, &measurements, output)
 }
@@ -144,9 +160,9 @@ fn print(
         "{} {}, {}, {} threads",
         card.name, card.quantization, card.kernels, card.threads
     ))?;
-    output.line("test            tokens/s   least    most")?;
+    output.line("test                         tokens/s   least    most")?;
     for (name, median, least, most) in rows {
-        output.line(&format!("{name:<14} {median:9.1} {least:7.1} {most:7.1}"))?;
+        output.line(&format!("{name:<27} {median:9.1} {least:7.1} {most:7.1}"))?;
     }
     Ok(())
 }

@@ -15,6 +15,9 @@ pub(crate) struct BenchArgs {
     /// Tokens of the answer; 0 skips that measurement
     #[arg(short = 'n', long, value_name = "TOKENS", default_value_t = 128)]
     pub(crate) n_gen: u32,
+    /// Whole answers too, with and without a supervisor around the engine
+    #[arg(long)]
+    pub(crate) supervised: bool,
     /// Runs per measurement, after one that does not count
     #[arg(short, long, value_name = "COUNT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]

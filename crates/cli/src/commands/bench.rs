@@ -18,6 +18,7 @@ pub(crate) fn bench(args: &BenchArgs, output: Output) -> anyhow::Result<ExitCode
     let plan = Plan {
         prompt_tokens: args.n_prompt,
         answer_tokens: args.n_gen,
+        supervised: args.supervised,
         repetitions: args.repetitions,
     };
     benchmark::run(&args.engine.config(&model.path)?, plan, output)?;

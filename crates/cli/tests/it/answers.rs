@@ -7,6 +7,7 @@ use crate::server::{Server, long_prompt};
 fn refusal(server: &Server, path: &str, body: &Value) -> (u16, String, String) {
     let answer = server.post(path, body);
     let status = answer.status;
+    assert_eq!(answer.header("x-should-retry"), Some("false"));
     let error = answer.json()["error"].clone();
     let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
     (status, text("param"), text("message"))
