@@ -42,6 +42,8 @@ mod policy;
 mod record;
 mod recovery;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod watchdog;
 
 use admission::Admission;
