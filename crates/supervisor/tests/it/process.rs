@@ -501,7 +501,7 @@ async fn health_answers_while_the_engine_hangs_and_a_drain_gets_rid_of_it() {
 
 fn impatient() -> Bounds {
     Bounds {
-        hang_timeout_ms: 500,
+        hang_timeout_ms: 2000,
         ..Bounds::default()
     }
 }

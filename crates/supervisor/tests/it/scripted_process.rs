@@ -35,6 +35,8 @@ pub(crate) fn command(life: &str, folder: &Path) -> EngineCommand {
     command.environment = vec![
         (LIFE.into(), life.into()),
         (FOLDER.into(), folder.as_os_str().to_owned()),
+        // With names looked up in a large test binary, it may take longer than a hang.
+        ("RUST_BACKTRACE".into(), "0".into()),
     ];
     command
 }
