@@ -24,6 +24,11 @@ pub trait Backend: PageMemory {
     /// Pages of the arena.
     fn page_count(&self) -> u32;
 
+    /// Size of the model, for a first guess at how long steps take.
+    fn parameter_count(&self) -> u64 {
+        0
+    }
+
     /// Computes `batch`, writes its state into the pages and replaces `logits` by one row of
     /// `vocabulary()` values per row that wants them, in order.
     ///

@@ -132,11 +132,11 @@ impl<'a, B: Backend> Core<'a, B> {
     #[must_use]
     pub fn new(backend: B, config: SchedulerConfig, salt: u128) -> Self {
         Self::succeeding(Legacy {
+            costs: CostModel::new(backend.parameter_count()),
             backend,
             config,
             salt,
             counters: Counters::default(),
-            costs: CostModel::default(),
         })
     }
 

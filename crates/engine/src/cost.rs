@@ -3,20 +3,28 @@
 //! delays one.
 //!
 //! ```text
-//!   t(step) = a + b rows + c keys            a, b, c unknown, none negative
-//!   t(step) <= max(1, rows / rows', keys / keys') t(step')        for any step'
+//!   t(step) = a + b rows + c keys            a, b, c unknown, none negative, b >= R c
+//!   load    = R rows + keys
+//!   t(step) <= max(1, rows / rows', load / load') t(step')        for any step'
 //! ```
 //!
-//! So every step that was measured bounds all others. Measurements are kept by size, some of
+//! A row goes through all weights, which is the work of about 6 keys for each element of the
+//! model's width: hence R. So every step that was measured bounds all others. Measurements are kept by size, some of
 //! each; the slowest of a size stands for it, and of the bounds that sizes give the lowest is
 //! taken. A machine that gets busy makes all of that too low: the worst recent ratio of
-//! measurement to bound is put on top, and forgotten slowly.
+//! measurement to bound is put on top, and forgotten slowly. Hiccups of a fraction of a second
+//! are left to the watchdog's own patience.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Prediction for a step as long as none was measured.
-const UNMEASURED_MS: u64 = 30_000;
+/// As long as no step was measured, a machine is taken for one that reads so many parameters
+/// per millisecond, once per step and again, faster, per row.
+const PARAMETERS_PER_MS: u64 = 200_000;
+const ROW_PARAMETERS_PER_MS: u64 = 1_000_000;
+const UNMEASURED_MS_MIN: u64 = 500;
+/// Keys that cost no more than a row, in any model worth the name: R above.
+const KEYS_PER_ROW: u64 = 256;
 /// Private work of one request other than preparing it: thousands of times what it takes.
 pub(crate) const PRIVATE_MS: u64 = 100;
 /// Preparing a request: templates may run for long whatever their length, and text goes
@@ -30,7 +38,9 @@ const SIZES: usize = 20;
 const KEPT: usize = 8;
 /// What is left of the pressure, above 1, after another step.
 const PRESSURE_DECAY: f64 = 0.98;
-const PRESSURE_MAX: f64 = 100.0;
+const PRESSURE_MAX: f64 = 20.0;
+/// What a step may take more than it should without that being pressure.
+const HICCUP_MS: f64 = 100.0;
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +55,12 @@ impl StepWork {
     fn stretch(self, other: Self) -> f64 {
         let ratio = |own: u64, other: u64| approximate(own) / approximate(other.max(1));
         ratio(self.rows, other.rows)
-            .max(ratio(self.keys, other.keys))
+            .max(ratio(self.load(), other.load()))
             .max(1.0)
+    }
+
+    fn load(self) -> u64 {
+        KEYS_PER_ROW * self.rows + self.keys
     }
 
     fn size(self) -> usize {
@@ -71,26 +85,31 @@ struct Measurement {
 /// See the module.
 #[derive(Debug)]
 pub struct CostModel {
+    /// Of the model that is computed.
+    parameters: u64,
     by_size: Vec<VecDeque<Measurement>>,
     /// How much slower than predicted the machine is, at least 1.
     pressure: f64,
 }
 
-impl Default for CostModel {
-    fn default() -> Self {
+impl CostModel {
+    /// Nothing is measured yet.
+    #[must_use]
+    pub fn new(parameters: u64) -> Self {
         Self {
+            parameters,
             by_size: vec![VecDeque::with_capacity(KEPT); SIZES],
             pressure: 1.0,
         }
     }
-}
 
-impl CostModel {
     /// Milliseconds that a step should take.
     #[must_use]
     pub fn predict(&self, work: StepWork) -> u64 {
         let Some(bound) = self.bound(work) else {
-            return UNMEASURED_MS;
+            let once = self.parameters / PARAMETERS_PER_MS;
+            let rows = (self.parameters / ROW_PARAMETERS_PER_MS).saturating_mul(work.rows);
+            return (UNMEASURED_MS_MIN + once).saturating_add(rows);
         };
         let ms = Duration::try_from_secs_f64(bound * self.pressure / 1000.0);
         let ms = ms.map_or(u128::MAX, |duration| duration.as_millis());
@@ -100,7 +119,8 @@ impl CostModel {
     /// Learns how long a step took.
     pub fn learn(&mut self, work: StepWork, took: Duration) {
         let ms = took.as_secs_f64() * 1000.0;
-        let excess = self.bound(work).map_or(1.0, |bound| ms / bound.max(0.001));
+        let expected = self.bound(work).map_or(ms, |bound| bound.max(HICCUP_MS));
+        let excess = ms / expected.max(HICCUP_MS);
         let decayed = 1.0 + (self.pressure - 1.0) * PRESSURE_DECAY;
         self.pressure = decayed.max(excess).min(PRESSURE_MAX);
         if let Some(kept) = self.by_size.get_mut(work.size()) {

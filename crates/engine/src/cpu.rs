@@ -78,6 +78,10 @@ impl Backend for CpuBackend {
         self.model.spec().vocab_size
     }
 
+    fn parameter_count(&self) -> u64 {
+        self.model.spec().parameter_count()
+    }
+
     fn page_count(&self) -> u32 {
         let pages = self.kv.bytes() / self.model.kv_layout().page_bytes().max(1);
         u32::try_from(pages).unwrap_or(u32::MAX)

@@ -72,10 +72,23 @@ fn describe(panic: &PanicHookInfo<'_>, at_work: Option<(RequestId, Phase)>) -> S
     let whose = at_work.map_or(String::new(), |(request, phase)| {
         format!(", {phase:?} of request {request}")
     });
-    let way = Backtrace::force_capture();
+    let way = Backtrace::force_capture().to_string();
+    let way = beyond_the_hook(&way);
     cut(format!(
         "{message}\nat {place}, thread {thread}{whose}\n{way}"
     ))
+}
+
+/// A backtrace without the frames of the panic itself, which take much of the bound.
+fn beyond_the_hook(way: &str) -> &str {
+    let mut rest = way;
+    while let Some((line, after)) = rest.split_once('\n') {
+        rest = after;
+        if line.contains("rust_begin_unwind") {
+            return rest;
+        }
+    }
+    way
 }
 
 fn place_of(panic: &PanicHookInfo<'_>) -> String {

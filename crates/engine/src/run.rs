@@ -306,7 +306,11 @@ fn generate<'a, B: Backend>(
         hand_out(&mut core, jobs);
         let begun = now();
         while let Err(latched) = core.step(started.elapsed()) {
-            tracing::error!(cause = %latched.cause, report = latched.report, "latched");
+            let reason = latched
+                .report
+                .as_deref()
+                .and_then(|report| report.lines().next());
+            tracing::error!(cause = %latched.cause, reason, "the generator latched");
             outbox.send_all(&core.take_events())?;
             let renewed = core.renewed();
             outbox.send(&Event::Latched(latched))?;

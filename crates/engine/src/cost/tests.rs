@@ -3,7 +3,7 @@ use crate::seeded::Seeded;
 
 /// A machine: milliseconds of a step.
 fn takes(work: StepWork) -> f64 {
-    5.0 + 0.5 * approximate(work.rows) + 0.0001 * approximate(work.keys)
+    5.0 + 0.5 * approximate(work.rows) + 0.001 * approximate(work.keys)
 }
 
 fn ms(value: f64) -> Duration {
@@ -19,16 +19,31 @@ fn random_work(random: &mut Seeded) -> StepWork {
 }
 
 #[test]
-fn an_unmeasured_machine_gets_much_time() {
-    let costs = CostModel::default();
-    assert_eq!(costs.predict(StepWork::default()), UNMEASURED_MS);
+fn an_unmeasured_machine_gets_much_time_by_the_size_of_its_model() {
+    let step = |rows| StepWork {
+        rows,
+        keys: rows * 500,
+    };
+    assert_eq!(CostModel::new(0).predict(step(1)), UNMEASURED_MS_MIN);
+    let large = CostModel::new(70_000_000_000);
+    assert!(large.predict(step(1)) > 300_000);
+    assert!(large.predict(step(128)) > 5_000_000);
+}
+
+/// The first steps of a conversation must not make later ones look endless.
+#[test]
+fn a_longer_context_stretches_a_prediction_no_more_than_it_can_cost() {
+    let mut costs = CostModel::new(1);
+    costs.learn(StepWork { rows: 1, keys: 1 }, ms(40.0));
+    let later = StepWork { rows: 1, keys: 250 };
+    assert!(costs.predict(later) < 90);
 }
 
 #[test]
 fn no_step_of_a_steady_machine_takes_longer_than_predicted() {
     for seed in 0..50 {
         let mut random = Seeded::new(seed);
-        let mut costs = CostModel::default();
+        let mut costs = CostModel::new(1_000_000_000);
         for _step in 0..200 {
             let work = random_work(&mut random);
             let predicted = costs.predict(work);
@@ -44,7 +59,7 @@ fn no_step_of_a_steady_machine_takes_longer_than_predicted() {
 
 #[test]
 fn a_size_that_was_seen_is_predicted_closely() {
-    let mut costs = CostModel::default();
+    let mut costs = CostModel::new(1);
     let decode = StepWork {
         rows: 4,
         keys: 4000,
@@ -68,19 +83,25 @@ fn a_size_that_was_seen_is_predicted_closely() {
 
 #[test]
 fn a_machine_that_gets_busy_is_given_more_time_for_every_size_and_less_again_later() {
-    let mut costs = CostModel::default();
+    let mut costs = CostModel::new(1);
     let decode = StepWork { rows: 1, keys: 100 };
+    let chunk = StepWork {
+        rows: 256,
+        keys: 256 * 300,
+    };
     let prefill = StepWork {
         rows: 512,
         keys: 512 * 300,
     };
-    for work in [decode, prefill] {
+    for work in [decode, chunk, prefill] {
         costs.learn(work, ms(takes(work)));
     }
     let calm = costs.predict(prefill);
-    costs.learn(decode, ms(takes(decode) * 20.0));
+    costs.learn(decode, ms(takes(decode) + 90.0));
+    assert!(costs.predict(prefill) <= calm, "a hiccup is no pressure");
+    costs.learn(chunk, ms(takes(chunk) * 15.0));
     let busy = costs.predict(prefill);
-    assert!(busy >= 19 * calm, "{calm} ms, then {busy} ms");
+    assert!(busy >= 14 * calm, "{calm} ms, then {busy} ms");
     for _step in 0..500 {
         costs.learn(decode, ms(takes(decode)));
     }

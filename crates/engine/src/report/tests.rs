@@ -13,6 +13,7 @@ fn a_report_tells_message_place_and_way_within_its_bound() {
     assert!(report.starts_with("broken éé"), "{report}");
     assert!(report.contains("report/tests.rs:"), "{report}");
     assert!(report.contains("a_report_tells_message_place_and_way"));
+    assert!(!report.contains("keep_reports_in_tests"), "{report}");
     assert_eq!(take(), None);
 }
 
