@@ -78,13 +78,19 @@ pub(crate) fn serve(options: FrontOptions, output: Output) -> Result<ExitCode> {
     })
 }
 
-/// The runtime of the front. Two threads: the front moves bytes, the engine computes.
+/// Cores for each thread of the front, and the most threads. The front moves bytes, the engine
+/// computes; on a small machine a second thread would be woken for every token, for nothing.
+const CORES_PER_THREAD: usize = 8;
+const THREADS_MAX: usize = 4;
+
+/// The runtime of the front.
 ///
 /// # Errors
 /// If the system has no threads left.
 pub(crate) fn runtime() -> Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads((cores / CORES_PER_THREAD).clamp(1, THREADS_MAX))
         .thread_name("front")
         .enable_all()
         .build()

@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 
 use relight_protocol::{Command, Event, FrameDecoder, FrameError, frame};
-use tokio::io::Interest;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command as ProcessCommand};
 
@@ -95,30 +95,21 @@ impl EngineProcess {
     /// Waits until something has happened and adds it to `inputs`; nothing is lost if the
     /// future is dropped. After `EngineExited` it must not be called again.
     pub(crate) async fn progress(&mut self, inputs: &mut Vec<Input>) {
-        let interest = match (self.is_read_over, self.outbox.is_empty()) {
-            (false, true) => Some(Interest::READABLE),
-            (false, false) => Some(Interest::READABLE | Interest::WRITABLE),
-            (true, false) => Some(Interest::WRITABLE),
-            (true, true) => None,
-        };
-        let Self { child, pipe, .. } = self;
-        let ready = async {
-            match interest {
-                Some(interest) => pipe.ready(interest).await,
-                None => std::future::pending().await,
-            }
-        };
+        let (may_read, may_write) = (!self.is_read_over, !self.outbox.is_empty());
+        let Self {
+            child,
+            pipe,
+            buffer,
+            ..
+        } = self;
+        let (mut reader, writer) = pipe.split();
         tokio::select! {
             status = child.wait() => self.exited(status, inputs),
-            ready = ready => match ready {
-                Ok(ready) => {
-                    if ready.is_writable() {
-                        self.flush();
-                    }
-                    if !self.is_read_over {
-                        self.read(inputs);
-                    }
-                }
+            count = reader.read(buffer), if may_read => {
+                self.received(count, inputs);
+            }
+            ready = writer.writable(), if may_write => match ready {
+                Ok(()) => self.flush(),
                 Err(error) => self.lost_pipe(&error),
             },
         }
@@ -178,7 +169,13 @@ impl EngineProcess {
 
     /// Reads once and decodes what is whole. False if there was nothing to read.
     fn read(&mut self, inputs: &mut Vec<Input>) -> bool {
-        match self.pipe.try_read(&mut self.buffer) {
+        let count = self.pipe.try_read(&mut self.buffer);
+        self.received(count, inputs)
+    }
+
+    /// Decodes what a read brought. False if it brought nothing.
+    fn received(&mut self, count: std::io::Result<usize>, inputs: &mut Vec<Input>) -> bool {
+        match count {
             Ok(0) => {
                 // Without a pipe there is no engine, even if the process goes on.
                 self.is_read_over = true;
