@@ -12,8 +12,7 @@
 //! model's width: hence R. So every step that was measured bounds all others. Measurements are kept by size, some of
 //! each; the slowest of a size stands for it, and of the bounds that sizes give the lowest is
 //! taken. A machine that gets busy makes all of that too low: the worst recent ratio of
-//! measurement to bound is put on top, and forgotten slowly. Hiccups of a fraction of a second
-//! are left to the watchdog's own patience.
+//! measurement to bound is put on top, and forgotten slowly.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,7 +38,8 @@ const KEPT: usize = 8;
 /// What is left of the pressure, above 1, after another step.
 const PRESSURE_DECAY: f64 = 0.98;
 const PRESSURE_MAX: f64 = 20.0;
-/// What a step may take more than it should without that being pressure.
+/// What a step may take more than it should without that being pressure: a machine that does
+/// other things too takes a processor away for such a while at any time. No prediction is less.
 const HICCUP_MS: f64 = 100.0;
 
 /// What a step computes.
@@ -111,7 +111,8 @@ impl CostModel {
             let rows = (self.parameters / ROW_PARAMETERS_PER_MS).saturating_mul(work.rows);
             return (UNMEASURED_MS_MIN + once).saturating_add(rows);
         };
-        let ms = Duration::try_from_secs_f64(bound * self.pressure / 1000.0);
+        let ms = bound.max(HICCUP_MS) * self.pressure;
+        let ms = Duration::try_from_secs_f64(ms / 1000.0);
         let ms = ms.map_or(u128::MAX, |duration| duration.as_millis());
         u64::try_from(ms).unwrap_or(u64::MAX).saturating_add(1)
     }

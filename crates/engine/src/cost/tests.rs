@@ -35,8 +35,8 @@ fn an_unmeasured_machine_gets_much_time_by_the_size_of_its_model() {
 fn a_longer_context_stretches_a_prediction_no_more_than_it_can_cost() {
     let mut costs = CostModel::new(1);
     costs.learn(StepWork { rows: 1, keys: 1 }, ms(40.0));
-    let later = StepWork { rows: 1, keys: 250 };
-    assert!(costs.predict(later) < 90);
+    let later = StepWork { rows: 1, keys: 999 };
+    assert!(costs.predict(later) < 250);
 }
 
 #[test]
@@ -73,11 +73,9 @@ fn a_size_that_was_seen_is_predicted_closely() {
         costs.learn(prefill, ms(takes(prefill)));
     }
     for work in [decode, prefill] {
-        let predicted = ms(0.0) + Duration::from_millis(costs.predict(work));
-        assert!(
-            predicted <= ms(takes(work) * 1.2 + 2.0),
-            "{work:?}: {predicted:?}"
-        );
+        let predicted = Duration::from_millis(costs.predict(work));
+        let closely = ms(takes(work).max(HICCUP_MS) * 1.2 + 2.0);
+        assert!(predicted <= closely, "{work:?}: {predicted:?}");
     }
 }
 
