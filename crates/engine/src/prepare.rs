@@ -84,11 +84,11 @@ fn bytes_of(job: &PrepareJob) -> usize {
     prompt + size_of::<u32>() * known.sum::<usize>()
 }
 
-/// An empty vector with room for this many tokens.
+/// An empty vector with room for this many, of whatever there is one for each token.
 ///
 /// # Errors
 /// `OutOfMemory` where that can be seen.
-pub(crate) fn room_for(count: usize) -> Result<Vec<u32>, Fault> {
+pub(crate) fn room_for<T>(count: usize) -> Result<Vec<T>, Fault> {
     let mut tokens = Vec::new();
     let reserved = tokens.try_reserve_exact(count);
     reserved.map_err(|_error| Fault::OutOfMemory)?;

@@ -38,9 +38,11 @@ impl<'a> Start<'a> {
         };
         if !prepared.is_resumed {
             start.new_prompt_tokens = prompt.len() as u64;
+            let mut prompt_tokens = room_for(prompt.len())?;
+            prompt_tokens.extend(prompt.iter().copied().map(TokenId));
             start.events.push(Event::Accepted(Accepted {
                 id,
-                prompt_tokens: prompt.iter().copied().map(TokenId).collect(),
+                prompt_tokens,
                 prompt_text: prepared.prompt_text,
             }));
         }

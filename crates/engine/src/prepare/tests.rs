@@ -185,6 +185,9 @@ fn a_job_that_panics_fails_alone() {
 
 #[test]
 fn memory_that_cannot_be_had_is_the_requests_own_fault() {
-    assert_eq!(room_for(usize::MAX / 8).unwrap_err(), Fault::OutOfMemory);
-    assert!(room_for(100).unwrap().capacity() >= 100);
+    assert_eq!(
+        room_for::<u32>(usize::MAX / 8).unwrap_err(),
+        Fault::OutOfMemory
+    );
+    assert!(room_for::<u32>(100).unwrap().capacity() >= 100);
 }
