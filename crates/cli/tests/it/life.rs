@@ -40,12 +40,15 @@ fn work_that_outlasts_the_drain_ends_with_an_error_frame() {
 }
 
 #[test]
-fn a_killed_front_leaves_no_engine_behind() {
+fn a_killed_front_leaves_no_engine_behind_and_its_port_is_free() {
     let server = Server::start(&[]);
     let engine = server.engine_pid();
     server.signal(Signal::KILL);
+    let port = server.port;
     assert!(!server.wait().success());
     wait_for_end(engine);
+    let next = Server::start_on(port, &[]);
+    assert_eq!(next.get("/health").status, 200);
 }
 
 /// Returns when the process is gone; the kernel takes a moment to deliver its end.

@@ -103,7 +103,7 @@ fn an_engine_that_dies_at_every_start_is_given_up_and_probed() {
 }
 
 #[test]
-fn a_fault_of_the_handler_or_the_writer_is_that_requests_alone() {
+fn a_fault_of_the_handler_is_that_requests_alone() {
     let server = Server::start(&[]);
     let chorus = Chorus::record(&server);
     chorus.stays_the_same(&server, || {

@@ -125,3 +125,14 @@ fn an_idle_engine_that_dies_is_replaced_before_anybody_asks() {
     is_whole(&server);
     assert_eq!(restarts(&server, "killed"), 1.0);
 }
+
+#[test]
+fn a_slow_machine_is_not_taken_for_a_stuck_one() {
+    let server = Server::start(&["--hang-timeout", "1", "-b", "64"]);
+    let body = json!({ "prompt": vec![9; 500], "max_tokens": 2, "ignore_eos": true });
+    server.inject(&json!({ "place": "shared", "blow": "pause" }));
+    // Eight steps of half a second: together far longer than an engine may be at one thing.
+    let answer = server.complete(&body);
+    assert_eq!(answer["usage"]["completion_tokens"], json!(2));
+    assert_eq!(counted(&server, "relight_engine_restarts_total", ""), 0.0);
+}

@@ -96,3 +96,18 @@ fn a_healthy_stream_of_1500_tokens_outlives_a_neighbour_that_fails_in_prefill() 
     assert_eq!(counted(&server, "relight_engine_restarts_total", ""), 0.0);
     assert_eq!(counted(&server, "relight_latches_total", ""), 0.0);
 }
+
+#[test]
+fn a_writer_that_panics_ends_its_stream_with_an_error_and_cancels_its_request() {
+    let server = Server::start(&[]);
+    server.inject(&json!({ "place": "stream", "blow": "panic", "skip": 8, "times": 1 }));
+    let mut body = long_prompt("Somebody writes", 1500);
+    body["stream"] = json!(true);
+    let events = server.post("/v1/completions", &body).events();
+    let last = events.last().expect("a last event");
+    assert!(last.starts_with("{\"error\":"), "{last}");
+    assert!(events.len() < 100, "it went on for {} events", events.len());
+    // Its slot and pages are free long before 1,500 tokens are made.
+    is_whole(&server);
+    assert_eq!(counted(&server, "relight_requests_total", "cancelled"), 1.0);
+}
