@@ -136,3 +136,40 @@ fn a_slow_machine_is_not_taken_for_a_stuck_one() {
     assert_eq!(answer["usage"]["completion_tokens"], json!(2));
     assert_eq!(counted(&server, "relight_engine_restarts_total", ""), 0.0);
 }
+
+#[test]
+fn health_tells_the_truth_while_an_engine_is_replaced() {
+    let server = Server::start(&[]);
+    // The next engine takes half a second to load: time to look.
+    server.inject(&json!({
+        "place": "load", "blow": "pause", "times": 1, "every_engine": true
+    }));
+    let mut streamed = long_prompt("A long story", 1500);
+    streamed["stream"] = json!(true);
+    let mut answer = server.post("/v1/completions", &streamed);
+    answer.event().expect("an event");
+    server.kill_engine();
+    let (_never, silence) = std::sync::mpsc::channel::<()>();
+    let mut states = Vec::new();
+    while states.last().map(String::as_str) != Some("ready") || states.len() < 2 {
+        let state = server.get("/readyz");
+        let (status, word) = (state.status, state.text().trim().to_owned());
+        assert_eq!(status == 200, word == "ready", "{word}");
+        assert_eq!(server.get("/livez").status, 200);
+        if states.last() != Some(&word) {
+            states.push(word);
+        }
+        assert!(states.len() <= 3, "{states:?}");
+        let look_every = std::time::Duration::from_millis(10);
+        silence.recv_timeout(look_every).unwrap_err();
+    }
+    assert!(
+        states.ends_with(&["recovering".to_owned(), "ready".to_owned()]),
+        "{states:?}"
+    );
+    let events = answer.events();
+    assert_eq!(events.last().map(String::as_str), Some("[DONE]"));
+    assert_eq!(counted(&server, "relight_recovery_seconds_count", ""), 1.0);
+    assert!(counted(&server, "relight_tokens_replayed_total", "") > 0.0);
+    assert_eq!(counted(&server, "relight_requests_resumed_total", ""), 1.0);
+}
