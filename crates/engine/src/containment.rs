@@ -108,7 +108,12 @@ pub(crate) fn drop_quietly<T>(value: T) -> bool {
 /// Makes every panic of the process leave a report, and a line in the log that says where it
 /// happened and for whom.
 pub(crate) fn keep_reports() {
-    report::keep_reports(|| AT_WORK.get().map(|task| (task.request, task.phase)));
+    report::keep_reports(at_work);
+}
+
+/// Whose private work this thread is doing, and how far it is.
+pub(crate) fn at_work() -> Option<(RequestId, Phase)> {
+    AT_WORK.get().map(|task| (task.request, task.phase))
 }
 
 /// Panics on demand, for tests.

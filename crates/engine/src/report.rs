@@ -135,7 +135,7 @@ pub(crate) fn keep_reports_in_tests() {
     ONCE.call_once(|| {
         let shown = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            keep(describe(panic, None));
+            keep(describe(panic, crate::containment::at_work()));
             shown(panic);
         }));
     });

@@ -42,3 +42,37 @@ fn a_payload_that_panics_when_dropped_is_contained() {
     let phase = Phase::Emit;
     assert_eq!(result.unwrap_err().fault, Fault::Internal { phase });
 }
+
+#[test]
+fn a_report_says_where_on_which_thread_and_for_whom_it_panicked() {
+    report::keep_reports_in_tests();
+    let work = || {
+        let result: Result<(), PrivateFault> = contained(task(Phase::Sample), || {
+            enter(Phase::Emit);
+            panic!("broken");
+        });
+        result.unwrap_err().report.unwrap()
+    };
+    let thread = std::thread::Builder::new().name("worker-7".to_owned());
+    let report = thread.spawn(work).unwrap().join().unwrap();
+    let mut lines = report.lines();
+    assert_eq!(lines.next(), Some("broken"));
+    let place = lines.next().unwrap();
+    assert!(place.contains("containment/tests.rs:"), "{place}");
+    assert!(
+        place.ends_with("thread worker-7, Emit of request r7"),
+        "{place}"
+    );
+}
+
+#[test]
+fn what_is_half_done_may_panic_when_it_is_dropped() {
+    struct HalfDone;
+    impl Drop for HalfDone {
+        fn drop(&mut self) {
+            panic!("half done");
+        }
+    }
+    assert!(!drop_quietly(vec![HalfDone]));
+    assert!(drop_quietly(vec![7]));
+}
