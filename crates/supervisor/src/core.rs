@@ -178,6 +178,8 @@ pub struct Core {
     absentees: Absentees,
     /// The suspect that an engine has.
     on_trial: Option<RequestId>,
+    /// Tokens committed for it when its trial began.
+    tokens_at_trial: u64,
     /// How many in `waiting` have never been given to an engine.
     queue_depth: usize,
     drain: Option<Drain>,
@@ -216,6 +218,7 @@ impl Core {
             suspects: BTreeSet::new(),
             absentees: Absentees::default(),
             on_trial: None,
+            tokens_at_trial: 0,
             queue_depth: 0,
             drain: None,
             oldest_sent: None,

@@ -5,6 +5,7 @@ use relight_protocol::{Command, RequestId};
 use super::Core;
 use super::lifecycle::EngineState;
 use crate::invariant::invariant;
+use crate::ledger::Entry;
 
 impl Core {
     pub(super) fn engine_has_room(&self) -> bool {
@@ -32,7 +33,8 @@ impl Core {
     /// Whose turn it is. Usually the oldest's; but while there are suspects, first all that
     /// have come through a step and are none, then one suspect at a time. The others wait, as
     /// nothing speaks for them yet: beside one of them, an innocent on trial could be found
-    /// guilty of what the other did.
+    /// guilty of what the other did. A trial lasts long if what is tried was sent again and
+    /// must come as far as it was: then the others wait for its first token only.
     fn next_waiting(&mut self) -> Option<RequestId> {
         if self.suspects.is_empty() {
             return self.waiting.first().copied();
@@ -44,8 +46,13 @@ impl Core {
         if let Some(id) = self.waiting.iter().find(is_proven) {
             return Some(*id);
         }
-        if self.on_trial.is_some() {
-            return None;
+        if let Some(tried) = self.on_trial {
+            let entry = self.ledger.entry(tried);
+            let has_begun =
+                entry.is_some_and(|entry| entry.tokens_committed() > self.tokens_at_trial);
+            let is_unsuspected = |id: &&RequestId| !self.suspects.contains(id);
+            let next = self.waiting.iter().find(is_unsuspected);
+            return next.copied().filter(|_id| has_begun);
         }
         let rank = |id: &&RequestId| {
             let entry = self.ledger.entry(**id);
@@ -53,6 +60,8 @@ impl Core {
             (!suspicion.is_some_and(|it| it.is_newcomer), **id)
         };
         self.on_trial = self.suspects.iter().min_by_key(rank).copied();
+        let tried = self.on_trial.and_then(|tried| self.ledger.entry(tried));
+        self.tokens_at_trial = tried.map_or(0, Entry::tokens_committed);
         self.on_trial
     }
 

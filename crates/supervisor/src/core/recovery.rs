@@ -215,9 +215,10 @@ impl Core {
         let mut suspects = blame::suspects(lanes.as_ref(), &known);
         let mut tried: Vec<RequestId> = self.absentees.on_trial().chain(tried).collect();
         tried.retain(|tried| suspects.iter().any(|one| one.request == *tried));
-        // If two that were tried one after the other were both at work, it is not known which.
+        // If two that were tried one after the other were both at work, or one that has proved
+        // nothing beside the one on trial, it is not known which.
         let guilty = match tried.as_slice() {
-            [guilty] => Some(*guilty),
+            [guilty] if self.are_proven(&suspects, *guilty) => Some(*guilty),
             _ => None,
         };
         if let Some(guilty) = guilty {
@@ -229,6 +230,15 @@ impl Core {
             Some(guilty) => self.convict(guilty, fault_id, verdict),
             None => self.suspect(&suspects),
         }
+    }
+
+    /// Whether all but the one on trial have come through a step before.
+    fn are_proven(&self, participants: &[Participant], tried: RequestId) -> bool {
+        let mut others = participants.iter().filter(|one| one.request != tried);
+        others.all(|one| {
+            let entry = self.ledger.entry(one.request);
+            entry.is_none_or(|entry| entry.tokens_committed() > 0)
+        })
     }
 
     /// The first strike.
@@ -335,8 +345,9 @@ impl Core {
             self.absentees.settle(print);
             self.suspects.remove(&id);
             self.on_trial = None;
-            self.dispatch();
         }
+        // Those that waited for the end of the trial, or for its first token.
+        self.dispatch();
     }
 }
 

@@ -288,6 +288,43 @@ fn hanging_up_and_sending_it_again_is_no_way_out() {
     assert_eq!(refused(&again), Fault::Quarantined);
 }
 
+/// A recalled suspect must come as far as it was; others must not wait all that time.
+#[test]
+fn a_long_trial_holds_others_back_until_its_first_token_only() {
+    let mut bench = running(1);
+    bench.die_in_step(&[1]);
+    bench.cancel(1);
+    bench.restart();
+    assert_eq!(given(&bench.submit_request(2, request("1"))), [2]);
+    assert_eq!(given(&bench.submit(3)), []);
+    bench.accepted(2);
+    assert_eq!(given(&bench.token(2, 0)), [3]);
+    assert_eq!(given(&bench.submit(4)), [4]);
+    assert_eq!(bench.core.snapshot().suspects, 1, "2 stood at three tokens");
+    for index in 1..4 {
+        bench.token(2, index);
+    }
+    assert_eq!(bench.core.snapshot().suspects, 0);
+}
+
+#[test]
+fn beside_a_newcomer_nobody_is_convicted() {
+    let mut bench = running(1);
+    bench.die_in_step(&[1]);
+    bench.cancel(1);
+    bench.restart();
+    bench.submit_request(2, request("1"));
+    bench.run(2, 1);
+    bench.submit(3);
+    bench.accepted(3);
+    assert_eq!(faults(&bench.die_in_step(&[2, 3])), []);
+    assert_eq!(bench.core.snapshot().suspects, 2);
+    assert_eq!(given(&bench.restart()), [3], "the newcomer is tried first");
+    let actions = bench.die_in_step(&[3]);
+    assert_eq!(faults(&actions), [(3, Fault::EngineCrashed)]);
+    assert_eq!(given(&bench.restart()), [2]);
+}
+
 #[test]
 fn hanging_up_before_the_verdict_does_not_prevent_it() {
     let mut bench = running(1);
