@@ -30,7 +30,7 @@ use crate::backend::Backend;
 use crate::containment::{PrivateFault, Task, contained};
 use crate::cost::{CostModel, PRIVATE_MS, StepWork};
 use crate::injected;
-use crate::pages::AuditError;
+use crate::pages::{AuditError, PoolWitness};
 use crate::prepare::Prepared;
 use crate::scheduler::{Scheduler, SchedulerConfig};
 
@@ -93,6 +93,8 @@ pub struct Core<'a, B> {
     config: SchedulerConfig,
     salt: u128,
     scheduler: Scheduler,
+    /// Of the scheduler's pages.
+    witness: PoolWitness,
     requests: BTreeMap<RequestId, Entry<'a>>,
     events: Vec<Event>,
     jobs: Vec<PrepareJob>,

@@ -68,6 +68,7 @@ impl<B: Backend> Core<'_, B> {
             backend,
             config,
             salt,
+            witness: store.witness(),
             scheduler: Scheduler::new(config, store),
             requests: BTreeMap::new(),
             events: Vec::new(),
@@ -111,7 +112,6 @@ impl<B: Backend> Core<'_, B> {
 
     /// Ends the core, and returns once nothing of it is left but its legacy.
     fn dismantle(mut self) -> Result<Legacy<B>, SuccessionError> {
-        let witness = self.scheduler.witness();
         self.close();
         let Self {
             mut backend,
@@ -119,6 +119,7 @@ impl<B: Backend> Core<'_, B> {
             salt,
             counters,
             costs,
+            witness,
             ..
         } = self;
         let holders = witness.holder_count();

@@ -284,6 +284,7 @@ fn books_that_do_not_balance_after_a_fault_latch() {
     planned::clear();
     planned::panic_at(culprit, Phase::Sample, 0);
     let latched = rig.core.step(Duration::ZERO).unwrap_err();
+    rig.core.close();
     assert_eq!(latched.cause, LatchCause::AuditFailed);
     assert_eq!(latched.participants, [participant(2, false)]);
     let stats = rig.core.stats();
