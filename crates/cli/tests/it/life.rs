@@ -1,6 +1,6 @@
 //! Starting, stopping, and dying of the program itself.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -55,6 +55,18 @@ fn a_killed_front_leaves_no_engine_behind_and_its_port_is_free() {
 fn wait_for_end(pid: Pid) {
     let gone = until(|| test_kill_process(pid).is_err().then_some(()));
     assert!(gone.is_some(), "the engine is still there");
+}
+
+/// Whether the server has room for one more connection.
+fn is_let_in(port: u16) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
 /// Looks again and again, for some seconds, at something that no event tells.
@@ -149,6 +161,9 @@ fn idle_connections_cannot_take_the_descriptors_of_an_engine() {
     let next = until(|| server.child_pid().filter(|pid| *pid != engine));
     assert!(next.is_some(), "no engine was started");
     drop(idle);
+    // The front takes a moment to see that they are gone.
+    let is_open = || is_let_in(server.port).then_some(());
+    assert!(until(is_open).is_some(), "nobody is let in any more");
     let answer = server.complete(&long_prompt("There is room", 20));
     assert_eq!(answer["usage"]["completion_tokens"], json!(20));
 }
