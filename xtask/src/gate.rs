@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 
+use crate::failures;
 use crate::load::{self, Level};
 use crate::server::Server;
 use crate::setup::{self, MODELS, Profile};
@@ -45,19 +46,23 @@ const STEPS: &[Step] = &[
     ("avx512", modelled_tier),
     ("absence", |workspace| single(no_injection(workspace))),
     ("clients", clients),
+    ("failures", failures::small),
 ];
 
+/// Steps that run only when named: what they install is large.
+const NAMED_STEPS: &[Step] = &[("large-sdks", failures::large)];
+
 fn chosen_steps(names: &[String]) -> Result<Vec<Step>> {
-    let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+    let all = STEPS.iter().chain(NAMED_STEPS);
+    let known: Vec<&str> = all.clone().map(|(name, _)| *name).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("no step is called {name}; there are {}", known.join(", "));
     }
-    let is_chosen = |name: &str| names.is_empty() || names.iter().any(|chosen| chosen == name);
-    Ok(STEPS
-        .iter()
-        .copied()
-        .filter(|(name, _)| is_chosen(name))
-        .collect())
+    if names.is_empty() {
+        return Ok(STEPS.to_vec());
+    }
+    let is_chosen = |step: &Step| names.iter().any(|chosen| chosen == step.0);
+    Ok(all.copied().filter(is_chosen).collect())
 }
 
 fn run_steps(workspace: &Workspace, steps: &[Step], tally: &mut Tally) -> Result<()> {

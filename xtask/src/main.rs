@@ -9,6 +9,7 @@
 
 mod bench;
 mod document;
+mod failures;
 mod gate;
 mod http;
 mod load;
@@ -61,7 +62,8 @@ enum Command {
     Setup,
     /// Set up and run every check.
     Test {
-        /// Only these steps: format, tidy, clippy, setup, tests, avx512, absence, clients.
+        /// Only these steps: format, tidy, clippy, setup, tests, avx512, absence, clients,
+        /// failures; or large-sdks, which is a step only when named.
         steps: Vec<String>,
     },
     /// Hold the sources against the rules that no lint knows: sizes, dependencies, names, unsafe.

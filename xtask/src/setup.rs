@@ -105,6 +105,16 @@ pub(crate) fn client_environment(workspace: &Workspace) -> Result<Venv> {
     )
 }
 
+/// The Python environment of SDKs that are large: LangChain and LiteLLM.
+pub(crate) fn large_client_environment(workspace: &Workspace) -> Result<Venv> {
+    Venv::ensure(
+        &workspace.path(".cache/venv-large"),
+        &workspace.path("clients/requirements-large.txt"),
+        &[("PIP_ONLY_BINARY", ":all:"), ("PIP_NO_COMPILE", "1")],
+        |_| Ok(()),
+    )
+}
+
 /// Installs the packages of `clients/node` as its lock file says.
 pub(crate) fn ensure_node_packages(workspace: &Workspace) -> Result<()> {
     let folder = workspace.path("clients/node");
@@ -132,23 +142,32 @@ pub(crate) enum Profile {
 impl Workspace {
     /// Builds the `relight` binary and gives its path.
     pub(crate) fn build_relight(&self, profile: Profile) -> Result<PathBuf> {
-        let mut cargo = self.cargo();
-        cargo.args([
-            "build",
-            "--quiet",
-            "--package",
-            "relight-cli",
-            "--bin",
-            "relight",
-        ]);
+        let arguments: &[&str] = match profile {
+            Profile::Development => &[],
+            Profile::Release => &["--release"],
+        };
         let folder = match profile {
             Profile::Development => "debug",
-            Profile::Release => {
-                cargo.arg("--release");
-                "release"
-            }
+            Profile::Release => "release",
         };
-        terminal::run(&mut cargo)?;
+        self.build(arguments, folder)
+    }
+
+    /// Builds the `relight` binary that fails on order. It is kept apart, since the next build
+    /// without faults takes its place.
+    pub(crate) fn build_failing_relight(&self) -> Result<PathBuf> {
+        let built = self.build(&["--features", "fault-injection"], "debug")?;
+        let kept = self.cache("fault-injection")?.join("relight");
+        // A copy over a program that still runs would fail.
+        std::fs::remove_file(&kept).ok();
+        std::fs::copy(&built, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
+        Ok(kept)
+    }
+
+    fn build(&self, arguments: &[&str], folder: &str) -> Result<PathBuf> {
+        let mut cargo = self.cargo();
+        cargo.args(["build", "--quiet", "--package", "relight-cli"]);
+        terminal::run(cargo.args(["--bin", "relight"]).args(arguments))?;
         let binary = self.target_directory()?.join(folder).join("relight");
         ensure!(binary.is_file(), "cargo built no {}", binary.display());
         Ok(binary)
