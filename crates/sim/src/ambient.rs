@@ -1,6 +1,7 @@
 //! What everything in a run shares: time, chance, trouble, and the record of both what
 //! happened and what should not have.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use relight_protocol::RequestId;
@@ -48,10 +49,14 @@ pub(crate) struct Ambient {
     pub(crate) random: Random,
     pub(crate) faults: Faults,
     pub(crate) poisons: Poisons,
+    /// When clients hung up.
+    pub(crate) gone_ms: BTreeMap<RequestId, u64>,
     /// Something befell the engine that may look like the doing of its requests.
     pub(crate) is_tainted: bool,
     /// The engine could not be heard for a while.
     pub(crate) is_stalled: bool,
+    /// Something stood still at some time, which takes long to find out.
+    pub(crate) has_hung: bool,
     /// Latches of the engine that the simulation has caused, and nobody has heard of yet.
     pub(crate) tainted_latches: u32,
     /// Engines so far that the simulation has brought down.

@@ -53,6 +53,8 @@ pub(crate) struct SimBackend {
     pub(crate) poisons: Vec<(RequestId, StepFault)>,
     /// Whose poison has worked in the last step.
     pub(crate) poisoned_by: Option<RequestId>,
+    /// The last step went wrong because it was told to.
+    pub(crate) was_told_to: bool,
     /// What the generator's lane said during the last step.
     pub(crate) seen: Activity,
     pub(crate) lost: Option<Lost>,
@@ -67,6 +69,7 @@ impl SimBackend {
             fault: None,
             poisons: Vec::new(),
             poisoned_by: None,
+            was_told_to: false,
             seen: Activity::default(),
             lost: None,
         }
@@ -84,7 +87,9 @@ impl SimBackend {
         };
         let poison = self.poisons.iter().find(|poison| takes_part(poison.0));
         self.poisoned_by = poison.map(|poison| poison.0);
-        poison.map(|poison| poison.1).or_else(|| self.fault.take())
+        let fault = poison.map(|poison| poison.1).or_else(|| self.fault.take());
+        self.was_told_to = fault.is_some();
+        fault
     }
 
     fn prefix_hash(&self, table: &[u32], count: usize) -> u64 {

@@ -30,6 +30,8 @@ const PRIVATE_MS: u64 = 100;
 const SLOW_STEPS: u64 = 200;
 const SLOW_STEP_MS: u64 = 2_000;
 
+/// A step that begins so long after a client hung up computes nothing for it.
+const CANCEL_MS_MAX: u64 = 5;
 /// Before one step in so many, a sequence loses its pages.
 const PREEMPTED_STEPS: u64 = 20;
 
@@ -182,7 +184,7 @@ impl<'a> Generator<'a> {
         let now = Duration::from_millis(ambient.now_ms());
         while let Err(latched) = quietly(|| core.step(now)) {
             ambient.note(format_args!("{:?} fails: {}", self.engine, latched.cause));
-            self.blame(core.backend_mut().poisoned_by, ambient);
+            blame(core.backend_mut(), ambient);
             if let Some(Lost { fault, activity }) = core.backend_mut().lost.take() {
                 self.shown = Some(activity);
                 return Err(match fault {
@@ -204,14 +206,6 @@ impl<'a> Generator<'a> {
         Ok(rows)
     }
 
-    /// Notes whose doing a failure is: a poison's, or the simulation's own.
-    fn blame(&self, poison: Option<RequestId>, ambient: &mut Ambient) {
-        match poison {
-            Some(id) => ambient.poison_worked(id),
-            None => ambient.tainted_latches += 1,
-        }
-    }
-
     /// Counts the tokens that were drawn. A poison may work in its own private work: then
     /// nothing of this step is said.
     fn note_tokens(&mut self, ambient: &mut Ambient) -> Result<(), Ending> {
@@ -219,6 +213,12 @@ impl<'a> Generator<'a> {
             let Event::Delta(delta) = event else {
                 continue;
             };
+            if let Some(gone_ms) = ambient.gone_ms.get(&delta.id)
+                && self.begun_ms > gone_ms + CANCEL_MS_MAX
+                && !ambient.is_stalled
+            {
+                ambient.breach(format_args!("{} goes on without its client", delta.id));
+            }
             if delta.choice.0 > 0 {
                 continue;
             }
@@ -315,6 +315,15 @@ impl<'a> Generator<'a> {
     pub(crate) fn is_idle(&self) -> bool {
         let has_work = self.core.as_ref().is_none_or(Core::has_work);
         !has_work && self.inbox.is_empty() && self.jobs.is_empty() && !self.is_busy
+    }
+}
+
+/// Notes whose doing a latch is: a poison's, or the simulation's own.
+fn blame(backend: &SimBackend, ambient: &mut Ambient) {
+    match backend.poisoned_by {
+        Some(id) => ambient.poison_worked(id),
+        None if backend.was_told_to => ambient.tainted_latches += 1,
+        None => ambient.breach(format_args!("an engine latches of its own accord")),
     }
 }
 

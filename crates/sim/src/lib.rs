@@ -23,6 +23,7 @@ mod engine_host;
 mod fault;
 mod generator;
 mod memory;
+mod plan;
 mod poison;
 mod property;
 mod quiet;

@@ -78,6 +78,8 @@ impl World<'_> {
         let now_ms = self.ambient.now_ms();
         let birth = self.ambient.faults.birth(now_ms, &mut self.ambient.random);
         self.ambient.note(format_args!("birth: {birth:?}"));
+        let hangs = [Birth::HangsBeforeHello, Birth::HangsLoading];
+        self.ambient.has_hung |= hangs.contains(&birth);
         self.events = FrameDecoder::default();
         self.is_read_over = false;
         if birth == Birth::NotSpawned {

@@ -11,23 +11,19 @@ use relight_supervisor::core::{Core, EngineEnd, EngineNumber, Exit, Input};
 use relight_supervisor::{Bounds, DrainReport, Lanes, Status};
 
 use crate::ambient::{Ambient, Happening};
-use crate::case::{CONTEXT_PAGES, Case, Catalogue};
-use crate::client::{Client, Habits, Stage};
+use crate::case::{CONTEXT_PAGES, Catalogue};
+use crate::client::{Client, Stage};
 use crate::clock::Agenda;
 use crate::engine_host::{EngineHost, HostParts, HostSize};
 use crate::fault::{Faults, Mishap};
 use crate::generator::Ending;
 use crate::memory::Memory;
-use crate::poison::{Poison, Poisons};
+use crate::poison::Poisons;
 use crate::random::Random;
 use crate::trace::Trace;
 
-/// Clients of one run, at most.
-const CLIENTS_MAX: u64 = 9;
-/// Nothing goes wrong after this, or later in runs with long troubles.
+/// Nothing goes wrong after this.
 const CALM_MS: u64 = 6_000;
-/// Everything has ended this long after the last trouble: two silent loads, probes, hangs.
-const SETTLE_MS: u64 = 1_500_000;
 /// A process is reaped this soon after its death, if all is well.
 const REAP_MS_MAX: u64 = 10;
 const DRAIN_MS: u64 = 20_000;
@@ -95,8 +91,10 @@ impl<'a> World<'a> {
                 random,
                 faults,
                 poisons: Poisons::default(),
+                gone_ms: BTreeMap::new(),
                 is_tainted: false,
                 is_stalled: false,
+                has_hung: false,
                 tainted_latches: 0,
                 mishap_ends: 0,
                 trace: Trace::new(keeps_text),
@@ -126,42 +124,6 @@ impl<'a> World<'a> {
         Ok(world)
     }
 
-    fn plan(&mut self) {
-        let Ambient {
-            agenda,
-            random,
-            faults,
-            poisons,
-            ..
-        } = &mut self.ambient;
-        let is_storm = random.one_in(10);
-        for index in 0..usize::try_from(1 + random.below(CLIENTS_MAX)).unwrap_or(1) {
-            let cases = self.catalogue.cases();
-            let Some(case) = cases.get(random.index(cases.len())) else {
-                continue;
-            };
-            let mut habits = Habits::draw(random, faults.calm_ms / 2);
-            if is_storm {
-                habits.patience_ms = Some(random.below(100));
-            }
-            agenda.at(habits.arrives_ms, Happening::Arrives(index));
-            self.clients.push(Client::new(case, habits));
-        }
-        for _ in 0..random.one_of(0, &[0, 0, 1, 1, 2]) {
-            let client = self.clients.get(random.index(self.clients.len()));
-            let hash = client.map(|client| client.case.fingerprint.hash);
-            poisons.add(hash.unwrap_or_default(), Poison::draw(random));
-        }
-        for (time_ms, mishap) in std::mem::take(&mut faults.mishaps) {
-            agenda.at(time_ms, Happening::Befalls(mishap));
-        }
-        agenda.at(faults.calm_ms, Happening::Calm);
-        if random.one_in(6) {
-            agenda.at(random.below(faults.calm_ms), Happening::Shutdown);
-        }
-        agenda.at(faults.calm_ms + SETTLE_MS, Happening::Deadline);
-    }
-
     /// From the start to the end of everything.
     pub(crate) fn run(&mut self) {
         self.feed(Input::Start { unix_ms: 0 });
@@ -169,7 +131,9 @@ impl<'a> World<'a> {
             let Some(happening) = self.ambient.agenda.advance() else {
                 break;
             };
-            if let Happening::Deadline = happening {
+            if let Happening::Deadline = happening
+                && self.ambient.now_ms() >= self.settled_by_ms()
+            {
                 self.report_unfinished();
                 break;
             }
@@ -227,6 +191,7 @@ impl<'a> World<'a> {
             Ok(()) => {}
             Err(Ending::Exit(exit)) => self.die(exit),
             Err(Ending::Hang) => {
+                self.ambient.has_hung = true;
                 self.ambient.note(format_args!("{engine:?} hangs"));
                 host.is_hung = true;
             }
@@ -322,7 +287,8 @@ impl<'a> World<'a> {
         self.ambient.note(format_args!("mishap: {mishap:?}"));
         if mishap.strikes_at_once() {
             self.ambient.is_tainted |= mishap.implicates_work();
-            self.ambient.is_stalled |= matches!(mishap, Mishap::StallUp(_) | Mishap::StallDown(_));
+            let is_stall = matches!(mishap, Mishap::StallUp(_) | Mishap::StallDown(_));
+            self.ambient.is_stalled |= is_stall;
         }
         let until_ms = |stall_ms: u64| self.ambient.now_ms() + stall_ms;
         match mishap {
@@ -334,6 +300,7 @@ impl<'a> World<'a> {
                 self.die(Exit::Signal(signal));
             }
             Mishap::Hang => {
+                self.ambient.has_hung = true;
                 if let Some(host) = &mut self.host {
                     host.is_hung = true;
                 }
@@ -417,6 +384,9 @@ impl<'a> World<'a> {
             client.stage = Stage::Cancelled;
         }
         if let (true, Some(id)) = (was_open, client.id) {
+            self.ambient
+                .gone_ms
+                .insert(id, self.ambient.agenda.now_ms());
             self.feed_and_tick(Input::Cancel { id });
         }
     }
@@ -441,17 +411,6 @@ impl<'a> World<'a> {
             // Nobody can know of a hang before there is work to do.
             self.has_latecomer = true;
             self.add_latecomer();
-        }
-    }
-
-    fn add_latecomer(&mut self) {
-        let poisons = &self.ambient.poisons;
-        let is_sound = |case: &&Case| !poisons.has(case.fingerprint.hash);
-        if let Some(case) = self.catalogue.cases().iter().find(is_sound) {
-            let client = self.clients.len();
-            let habits = Habits::patient(self.ambient.now_ms());
-            self.clients.push(Client::new(case, habits));
-            self.ambient.agenda.after(0, Happening::Arrives(client));
         }
     }
 
