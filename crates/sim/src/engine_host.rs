@@ -54,6 +54,8 @@ pub(crate) struct EngineHost<'a> {
     loaded_parts: u64,
     commands: FrameDecoder,
     pub(crate) is_hung: bool,
+    /// What the recorder says ever since it hangs.
+    frozen: Option<Lanes>,
     pub(crate) is_dead: bool,
     pub(crate) incoming: Wire,
     pub(crate) outgoing: Wire,
@@ -69,6 +71,7 @@ impl<'a> EngineHost<'a> {
             loaded_parts: 0,
             commands: FrameDecoder::default(),
             is_hung: false,
+            frozen: None,
             is_dead: false,
             incoming: Wire::default(),
             outgoing: Wire::default(),
@@ -85,8 +88,17 @@ impl<'a> EngineHost<'a> {
         self.is_hung || self.is_dead || self.birth != Birth::Healthy
     }
 
+    /// It does nothing from now on.
+    pub(crate) fn hang(&mut self) {
+        self.frozen = Some(self.lanes());
+        self.is_hung = true;
+    }
+
     /// What the recorder says at this moment.
     pub(crate) fn lanes(&self) -> Lanes {
+        if let Some(frozen) = &self.frozen {
+            return frozen.clone();
+        }
         let generator = self.generator.as_ref();
         generator.map(Generator::lanes).unwrap_or_default()
     }

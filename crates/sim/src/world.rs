@@ -193,7 +193,7 @@ impl<'a> World<'a> {
             Err(Ending::Hang) => {
                 self.ambient.has_hung = true;
                 self.ambient.note(format_args!("{engine:?} hangs"));
-                host.is_hung = true;
+                host.hang();
             }
         }
     }
@@ -302,7 +302,7 @@ impl<'a> World<'a> {
             Mishap::Hang => {
                 self.ambient.has_hung = true;
                 if let Some(host) = &mut self.host {
-                    host.is_hung = true;
+                    host.hang();
                 }
             }
             Mishap::Exit(code) => self.die(Exit::Code(code)),
