@@ -8,8 +8,9 @@ use relight_protocol::{Phase, RequestId};
 use crate::backend::StepFault;
 use crate::random::Random;
 
-/// Deaths and latches that one poison may cost.
-const WORKS_MAX: u32 = 2;
+/// Deaths and latches that one poison may cost: two, and one more if somebody who had proved
+/// nothing yet was at work beside it at the second, which convicts nobody.
+const WORKS_MAX: u32 = 3;
 
 /// What a poison does.
 #[derive(Clone, Copy, Debug, PartialEq)]

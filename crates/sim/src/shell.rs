@@ -82,6 +82,9 @@ impl World<'_> {
         self.ambient.has_hung |= hangs.contains(&birth);
         self.events = FrameDecoder::default();
         self.is_read_over = false;
+        // One that was given up before it was reaped has died all the same.
+        self.deaths_ms
+            .extend(self.host.as_ref().map(|_host| now_ms));
         if birth == Birth::NotSpawned {
             self.host = None;
             self.deaths_ms.push(now_ms);

@@ -263,7 +263,7 @@ impl Core {
     }
 
     /// What was sent again already is as suspect as what is gone.
-    fn suspect_same(&mut self, print: Fingerprint) {
+    pub(super) fn suspect_same(&mut self, print: Fingerprint) {
         let is_same = |(id, entry): (RequestId, &Entry)| {
             let is_same = entry.fingerprint() == print && entry.suspicion.is_none();
             is_same.then_some(id)

@@ -353,6 +353,9 @@ impl Core {
         } else {
             let now_ms = self.now_ms();
             self.absentees.leave(id, &entry, was_on_trial, now_ms);
+            if entry.suspicion.is_some() {
+                self.suspect_same(entry.fingerprint());
+            }
         }
         self.record.close(outcome);
         if entry.with_engine {
