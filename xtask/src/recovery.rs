@@ -27,13 +27,16 @@ const TOKENS_BEFORE_KILL: usize = 24;
 const STEPS_MAX: f64 = 10.0;
 const EXTRA_S: f64 = 0.1;
 /// Tokens of each run that measures the cost.
-const COST_TOKENS: u32 = 256;
+const COST_TOKENS: u32 = 128;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Repetitions of every measurement; the median counts.
     #[arg(long, default_value_t = 5)]
     repetitions: u64,
+    /// Only what supervision costs, without kills.
+    #[arg(long)]
+    only_cost: bool,
     /// Print the tables without writing them into docs/performance.md.
     #[arg(long)]
     dry_run: bool,
@@ -60,49 +63,72 @@ pub(crate) fn measure(workspace: &Workspace, options: &Options) -> Result<()> {
     let relight = workspace.build_relight(Profile::Release)?;
     let [model, _] = &MODELS;
     let path = model.path(workspace);
-    let log = workspace.cache("logs")?.join("recovery-server.log");
-    let mut text = format!(
-        "{}, {THREADS} threads, medians of {} kills each.\n\n",
-        model.file, options.repetitions
-    );
-    text.push_str("| tokens before | decode step (ms) | pause from SIGKILL to the next token (ms) | of the promised time |\n|---:|---:|---:|---:|\n");
+    let page = workspace.path("docs/performance.md");
+    let mut sections = Vec::new();
+    if !options.only_cost {
+        let log = workspace.cache("logs")?.join("recovery-server.log");
+        sections.push((
+            "recovery",
+            kill_table(&relight, &path, &log, options.repetitions)?,
+        ));
+    }
+    sections.push((
+        "supervision",
+        cost_table(&relight, &path, options.repetitions)?,
+    ));
+    for (name, table) in sections {
+        let table = format!(
+            "{}, medians of {}.\n\n{table}",
+            model.file, options.repetitions
+        );
+        if options.dry_run {
+            println!("{table}");
+        } else {
+            document::replace_section(&page, name, &table)?;
+        }
+    }
+    Ok(())
+}
+
+fn kill_table(relight: &Path, model: &Path, log: &Path, repetitions: u64) -> Result<String> {
+    let mut table = "| tokens before | decode step (ms) | pause from SIGKILL to the next token (ms) | of the promised time |\n|---:|---:|---:|---:|\n".to_owned();
     for tokens in CONVERSATIONS {
         let mut kills = Vec::new();
-        for repetition in 0..options.repetitions {
-            let server = Server::start(serve(&relight, &path), &log)?;
+        for repetition in 0..repetitions {
+            let server = Server::start(serve(relight, model), log)?;
             let seed = 1000 * repetition + tokens as u64;
             let kill = kill_once(&server, tokens, seed).with_context(|| server.last_lines())?;
             println!("{tokens} tokens, {repetition}: {kill:?}");
             kills.push(kill);
             server.stop()?;
         }
-        text.push_str(&format!(
+        table.push_str(&format!(
             "| {tokens} | {:.1} | {:.0} | {:.2} |\n",
             1e3 * median(kills.iter().map(|kill| kill.step_s)),
             1e3 * median(kills.iter().map(|kill| kill.pause_s)),
             median(kills.iter().map(|kill| kill.used())),
         ));
     }
-    let mut costs = Vec::new();
-    for _ in 0..options.repetitions {
-        let rates = rates(&relight, &path)?;
-        println!("{rates:?}");
-        costs.push(rates);
+    Ok(table)
+}
+
+fn cost_table(relight: &Path, model: &Path, repetitions: u64) -> Result<String> {
+    let mut table = "| threads of the engine | supervised, of the tokens/s in one process | least | most |\n|---:|---:|---:|---:|\n".to_owned();
+    for threads in ["1", THREADS] {
+        let mut shares = Vec::new();
+        for _ in 0..repetitions {
+            let rates = rates(relight, model, threads)?;
+            println!("{threads} threads: {rates:?}");
+            shares.push(rates.supervised / rates.alone);
+        }
+        table.push_str(&format!(
+            "| {threads} | {:.3} | {:.3} | {:.3} |\n",
+            median(shares.iter().copied()),
+            shares.iter().copied().fold(f64::INFINITY, f64::min),
+            shares.iter().copied().fold(0.0, f64::max),
+        ));
     }
-    let shares = || costs.iter().map(|rates| rates.supervised / rates.alone);
-    text.push_str(&format!(
-        "\nAn answer of {COST_TOKENS} tokens from a supervised engine process, with ledger, pipe, recorder and seals, has {:.3} of the tokens/s of the same engine in one process (median of {} runs, from {:.3} to {:.3}; `relight bench --supervised`); bare forward passes have {:.3}.\n",
-        median(shares()),
-        options.repetitions,
-        shares().fold(f64::INFINITY, f64::min),
-        shares().fold(0.0, f64::max),
-        median(costs.iter().map(|rates| rates.decode / rates.alone)),
-    ));
-    if options.dry_run {
-        println!("{text}");
-        return Ok(());
-    }
-    document::replace_section(&workspace.path("docs/performance.md"), "recovery", &text)
+    Ok(table)
 }
 
 fn serve(relight: &Path, model: &Path) -> Command {
@@ -160,20 +186,19 @@ fn kill_once(server: &Server, tokens: usize, seed: u64) -> Result<Kill> {
     })
 }
 
-/// Rates of whole answers: supervised over in one process, and bare forward passes.
+/// Tokens/s of whole answers.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
-    decode: f64,
     alone: f64,
     supervised: f64,
 }
 
 /// `relight bench` once, each kind in turn.
-fn rates(relight: &Path, model: &Path) -> Result<Rates> {
+fn rates(relight: &Path, model: &Path, threads: &str) -> Result<Rates> {
     let mut bench = Command::new(relight);
     bench.arg("bench").arg(model);
     let tokens = COST_TOKENS.to_string();
-    bench.args(["-t", THREADS, "-p", "0", "-n", &tokens, "-r", "5"]);
+    bench.args(["-t", threads, "-p", "0", "-n", &tokens, "-r", "3"]);
     bench.args(["--supervised", "--json"]);
     let table: Value = serde_json::from_str(&output(&mut bench)?)?;
     let rate = |row: usize| {
@@ -183,7 +208,6 @@ fn rates(relight: &Path, model: &Path) -> Result<Rates> {
             .context("relight bench names no rate")
     };
     Ok(Rates {
-        decode: rate(0)?,
         alone: rate(1)?,
         supervised: rate(2)?,
     })
