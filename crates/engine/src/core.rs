@@ -30,6 +30,7 @@ use crate::backend::Backend;
 use crate::containment::{PrivateFault, Task, contained};
 use crate::cost::{CostModel, PRIVATE_MS, StepWork};
 use crate::injected;
+use crate::pace::Pace;
 use crate::pages::{AuditError, PoolWitness};
 use crate::prepare::Prepared;
 use crate::scheduler::{Scheduler, SchedulerConfig};
@@ -102,6 +103,7 @@ pub struct Core<'a, B> {
     logits: Vec<f32>,
     counters: Counters,
     costs: CostModel,
+    pace: Pace,
     /// What the last step computed, until it is known how long that took.
     unmeasured: Option<StepWork>,
     reported: Option<(Duration, Stats)>,
@@ -135,6 +137,7 @@ impl<'a, B: Backend> Core<'a, B> {
     pub fn new(backend: B, config: SchedulerConfig, salt: u128) -> Self {
         Self::succeeding(Legacy {
             costs: CostModel::new(backend.parameter_count()),
+            pace: Pace::default(),
             backend,
             config,
             salt,

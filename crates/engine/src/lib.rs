@@ -26,6 +26,7 @@ mod fake;
 mod injected;
 pub mod language;
 pub mod load;
+pub mod pace;
 pub mod pages;
 pub mod prepare;
 mod recording;

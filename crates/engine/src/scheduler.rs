@@ -52,6 +52,8 @@ pub struct SchedulerStats {
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
+    /// See `set_pace`.
+    paced_rows: usize,
     store: PageStore,
     /// Sequences that hold pages, oldest first.
     running: Vec<Sequence>,
@@ -76,6 +78,7 @@ impl Scheduler {
                 batch_rows: config.batch_rows.max(slots),
                 chunk_rows: config.chunk_rows.max(1),
             },
+            paced_rows: usize::MAX,
             store,
             running: Vec::new(),
             waiting: Vec::new(),
@@ -146,6 +149,11 @@ impl Scheduler {
     #[must_use]
     pub fn has_work(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty()
+    }
+
+    /// Rows that a step may have in which answers wait for their next token.
+    pub fn set_pace(&mut self, rows: usize) {
+        self.paced_rows = rows;
     }
 
     /// Decides on the next step. Its copies must be made, then its rows computed, then

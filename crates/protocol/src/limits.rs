@@ -125,6 +125,9 @@ pub const RETRY_AFTER_S_MAX: u32 = 10;
 /// Instructions that a chat template may execute; templates come from model files.
 pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
 
+/// What a step may take while answers wait for it, as far as prompts are concerned.
+pub const PAUSE_MS: u64 = 50;
+
 /// Tokens of key/value state in one page.
 pub const PAGE_TOKENS: usize = 64;
 

@@ -13,6 +13,7 @@ use super::{Core, Counters, Entry};
 use crate::backend::Backend;
 use crate::containment::drop_quietly;
 use crate::cost::CostModel;
+use crate::pace::Pace;
 use crate::pages::PageStore;
 use crate::report;
 use crate::scheduler::{Scheduler, SchedulerConfig};
@@ -25,6 +26,7 @@ pub(super) struct Legacy<B> {
     pub(super) salt: u128,
     pub(super) counters: Counters,
     pub(super) costs: CostModel,
+    pub(super) pace: Pace,
 }
 
 /// Why a core cannot have a successor, so that the process has to go.
@@ -62,6 +64,7 @@ impl<B: Backend> Core<'_, B> {
             salt,
             counters,
             costs,
+            pace,
         } = legacy;
         let store = PageStore::adopt(backend.page_count(), salt, &backend);
         Self {
@@ -76,6 +79,7 @@ impl<B: Backend> Core<'_, B> {
             logits: Vec::new(),
             counters,
             costs,
+            pace,
             unmeasured: None,
             reported: None,
             latch: None,
@@ -119,6 +123,7 @@ impl<B: Backend> Core<'_, B> {
             salt,
             counters,
             costs,
+            pace,
             witness,
             ..
         } = self;
@@ -133,6 +138,7 @@ impl<B: Backend> Core<'_, B> {
             salt,
             counters,
             costs,
+            pace,
         })
     }
 

@@ -47,6 +47,7 @@ impl<B: Backend> Core<'_, B> {
     pub fn note_duration(&mut self, took: Duration) {
         if let Some(work) = self.unmeasured.take() {
             self.costs.learn(work, took);
+            self.pace.learn(work, took);
         }
     }
 
@@ -59,7 +60,11 @@ impl<B: Backend> Core<'_, B> {
         self.counters.steps_begun += 1;
         report::watch_workers();
         // Nothing that a panic has left half done is used again: the core latches.
-        let planned = catch_unwind(AssertUnwindSafe(|| self.scheduler.plan(&self.backend)));
+        let pace = self.pace.rows();
+        let planned = catch_unwind(AssertUnwindSafe(|| {
+            self.scheduler.set_pace(pace);
+            self.scheduler.plan(&self.backend)
+        }));
         let plan = planned.map_err(|panic| {
             drop_quietly(panic);
             let everybody = self.participants(self.scheduler.requests());

@@ -107,6 +107,9 @@ fn narrow(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
+/// However many answers run, prompts advance by this much.
+const PROMPT_ROWS_MIN: usize = 8;
+
 impl Scheduler {
     /// Fills the step: sequences that lack one token first, then chunks of the others.
     pub(super) fn compose(&self, copies: Vec<PageCopy>) -> StepPlan {
@@ -123,6 +126,10 @@ impl Scheduler {
             } else {
                 prompts.push(sequence);
             }
+        }
+        if !plan.is_empty() {
+            let paced = self.paced_rows.saturating_sub(plan.rows.len());
+            budget = budget.min(paced.max(PROMPT_ROWS_MIN));
         }
         prompts.sort_by_key(|sequence| (self.urgency(sequence), sequence.arrival));
         for sequence in prompts {

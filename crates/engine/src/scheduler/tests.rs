@@ -293,3 +293,33 @@ fn schedules_do_not_change_results() {
         }
     }
 }
+
+#[test]
+fn prompts_take_less_of_a_step_in_which_answers_wait() {
+    let mut bench = Bench::new(64, 4, 200, usize::MAX);
+    bench.scheduler.set_pace(40);
+    bench.add(start(key(1, 0), &[3; 150], 30));
+    assert_eq!(bench.step().rows().len(), 150, "nobody waits yet");
+    bench.add(start(key(2, 0), &[7; 300], 5));
+    assert_eq!(
+        bench.step().rows().len(),
+        40,
+        "one answer and 39 of the prompt"
+    );
+    bench.cancel(key(1, 0));
+    assert_eq!(bench.step().rows().len(), 200, "nobody waits any more");
+    bench.run_to_end();
+}
+
+#[test]
+fn many_answers_do_not_keep_prompts_from_advancing() {
+    let mut bench = Bench::new(64, 20, 200, usize::MAX);
+    bench.scheduler.set_pace(16);
+    for request in 0..18 {
+        bench.add(start(key(request, 0), &[3, 1, 4], 40));
+    }
+    drop(bench.step());
+    bench.add(start(key(99, 0), &[7; 100], 5));
+    assert_eq!(bench.step().rows().len(), 18 + 8);
+    bench.run_to_end();
+}
