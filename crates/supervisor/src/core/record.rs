@@ -246,31 +246,18 @@ impl Core {
 
 /// Counters of both, gauges of the engine that is up.
 fn sum(dead: Stats, up: Stats) -> Stats {
+    let total = |count: fn(&Stats) -> u64| count(&dead).saturating_add(count(&up));
     Stats {
-        steps_total: dead.steps_total.saturating_add(up.steps_total),
-        prompt_tokens_total: dead
-            .prompt_tokens_total
-            .saturating_add(up.prompt_tokens_total),
-        cached_tokens_total: dead
-            .cached_tokens_total
-            .saturating_add(up.cached_tokens_total),
-        generated_tokens_total: dead
-            .generated_tokens_total
-            .saturating_add(up.generated_tokens_total),
-        preemptions_total: dead.preemptions_total.saturating_add(up.preemptions_total),
-        contained_faults_total: dead
-            .contained_faults_total
-            .saturating_add(up.contained_faults_total),
-        audits_total: dead.audits_total.saturating_add(up.audits_total),
-        audit_failures_total: dead
-            .audit_failures_total
-            .saturating_add(up.audit_failures_total),
-        pages_adopted_total: dead
-            .pages_adopted_total
-            .saturating_add(up.pages_adopted_total),
-        pages_corrupt_total: dead
-            .pages_corrupt_total
-            .saturating_add(up.pages_corrupt_total),
+        steps_total: total(|stats| stats.steps_total),
+        prompt_tokens_total: total(|stats| stats.prompt_tokens_total),
+        cached_tokens_total: total(|stats| stats.cached_tokens_total),
+        generated_tokens_total: total(|stats| stats.generated_tokens_total),
+        preemptions_total: total(|stats| stats.preemptions_total),
+        contained_faults_total: total(|stats| stats.contained_faults_total),
+        audits_total: total(|stats| stats.audits_total),
+        audit_failures_total: total(|stats| stats.audit_failures_total),
+        pages_adopted_total: total(|stats| stats.pages_adopted_total),
+        pages_corrupt_total: total(|stats| stats.pages_corrupt_total),
         ..up
     }
 }
