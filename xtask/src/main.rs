@@ -18,6 +18,7 @@ mod python;
 mod recovery;
 mod server;
 mod setup;
+mod synth;
 mod terminal;
 mod tidy;
 mod workspace;
@@ -60,6 +61,11 @@ enum Command {
     Recovery(recovery::Options),
     /// Fetch the test models and install the clients that the tests use.
     Setup,
+    /// Write a random model of a published shape for measurements, as in `1b-q4_k_m`.
+    Synth {
+        /// SHAPE-MIXTURE: 1b or 8b; q4_k_m, q4_0, q6_k or q8_0.
+        name: String,
+    },
     /// Set up and run every check.
     Test {
         /// Only these steps: format, tidy, clippy, setup, tests, avx512, absence, clients,
@@ -88,6 +94,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Chaos { seed, requests } => chaos(&workspace, *seed, *requests),
         Command::Recovery(options) => recovery::measure(&workspace, options),
         Command::Setup => setup::run(&workspace),
+        Command::Synth { name } => synth::write(&workspace, name).map(|_path| ()),
         Command::Test { steps } => gate::run_all(&workspace, steps),
         Command::Tidy => tidy::run(&workspace),
     }

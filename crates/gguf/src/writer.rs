@@ -3,7 +3,7 @@
 
 use crate::ggml_type::GgmlType;
 use crate::limits::ALIGNMENT_DEFAULT;
-use crate::value::ValueType;
+use crate::value::{self, ValueType};
 
 /// A metadata value to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +90,29 @@ value_from! {
     bool => Bool, String => String, u64 => U64, i64 => I64, f64 => F64,
 }
 
+/// What a reader found, to be written again.
+impl From<value::Value<'_>> for Value {
+    fn from(value: value::Value<'_>) -> Self {
+        match value {
+            value::Value::U8(value) => Self::U8(value),
+            value::Value::I8(value) => Self::I8(value),
+            value::Value::U16(value) => Self::U16(value),
+            value::Value::I16(value) => Self::I16(value),
+            value::Value::U32(value) => Self::U32(value),
+            value::Value::I32(value) => Self::I32(value),
+            value::Value::F32(value) => Self::F32(value),
+            value::Value::Bool(value) => Self::Bool(value),
+            value::Value::String(value) => Self::from(value),
+            value::Value::Array(array) => {
+                Self::Array(array.element_type(), array.iter().map(Self::from).collect())
+            }
+            value::Value::U64(value) => Self::U64(value),
+            value::Value::I64(value) => Self::I64(value),
+            value::Value::F64(value) => Self::F64(value),
+        }
+    }
+}
+
 impl From<&str> for Value {
     fn from(value: &str) -> Self {
         Self::String(value.to_owned())
@@ -113,6 +136,8 @@ pub struct Writer {
     tensor_count: u64,
     tensor_infos: Vec<u8>,
     data: Vec<u8>,
+    /// Bytes of all tensors so far, those included that the caller writes himself.
+    data_bytes: u64,
 }
 
 impl Writer {
@@ -127,6 +152,7 @@ impl Writer {
             tensor_count: 0,
             tensor_infos: Vec::new(),
             data: Vec::new(),
+            data_bytes: 0,
         }
     }
 
@@ -159,7 +185,25 @@ impl Writer {
         ggml_type: GgmlType,
         bytes: &[u8],
     ) -> Self {
+        self = self.announce(name, dimensions, ggml_type, bytes.len() as u64);
         pad(&mut self.data, self.alignment);
+        self.data.extend_from_slice(bytes);
+        self
+    }
+
+    /// Adds a tensor of `bytes` bytes that are too many to collect here. The caller writes
+    /// them behind [`Writer::head`]: every tensor in the order of this table, each padded
+    /// with zeros to the alignment.
+    #[must_use]
+    pub fn announce(
+        mut self,
+        name: &str,
+        dimensions: &[u64],
+        ggml_type: GgmlType,
+        bytes: u64,
+    ) -> Self {
+        let alignment = u64::from(self.alignment).max(1);
+        let offset = self.data_bytes.next_multiple_of(alignment);
         let infos = &mut self.tensor_infos;
         write_string(name, infos);
         let rank = u32::try_from(dimensions.len()).unwrap_or(u32::MAX);
@@ -168,22 +212,29 @@ impl Writer {
             infos.extend_from_slice(&dimension.to_le_bytes());
         }
         infos.extend_from_slice(&ggml_type.number().to_le_bytes());
-        infos.extend_from_slice(&(self.data.len() as u64).to_le_bytes());
-        self.data.extend_from_slice(bytes);
+        infos.extend_from_slice(&offset.to_le_bytes());
+        self.data_bytes = offset.saturating_add(bytes);
         self.tensor_count = self.tensor_count.saturating_add(1);
         self
+    }
+
+    /// The bytes of the file before the data of its first tensor.
+    #[must_use]
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = b"GGUF".to_vec();
+        head.extend_from_slice(&self.version.to_le_bytes());
+        head.extend_from_slice(&self.tensor_count.to_le_bytes());
+        head.extend_from_slice(&self.metadata_count.to_le_bytes());
+        head.extend_from_slice(&self.metadata);
+        head.extend_from_slice(&self.tensor_infos);
+        pad(&mut head, self.alignment);
+        head
     }
 
     /// The bytes of the whole file.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
-        let mut file = b"GGUF".to_vec();
-        file.extend_from_slice(&self.version.to_le_bytes());
-        file.extend_from_slice(&self.tensor_count.to_le_bytes());
-        file.extend_from_slice(&self.metadata_count.to_le_bytes());
-        file.append(&mut self.metadata);
-        file.append(&mut self.tensor_infos);
-        pad(&mut file, self.alignment);
+        let mut file = self.head();
         file.append(&mut self.data);
         pad(&mut file, self.alignment);
         file

@@ -4,14 +4,18 @@
 //!
 //! The weights are scaled so that logits spread as a trained model's do (standard deviation
 //! about 4): greedy text varies, and the end token is rare.
+//!
+//! [`Synthetic`] makes large files in the same way, for measurements of speed.
 
 mod blocks;
 mod random;
+mod synthetic;
 mod tensors;
 mod vocabulary;
 
 pub use blocks::FORMATS;
 use relight_gguf::{GgmlType, Writer};
+pub use synthetic::Synthetic;
 
 use crate::vocabulary::Vocabulary;
 

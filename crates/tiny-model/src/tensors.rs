@@ -13,21 +13,21 @@ use crate::vocabulary::Vocabulary;
 use crate::{Architecture, TinyModel, blocks};
 
 /// Deviation of the logits.
-const LOGIT_DEVIATION: f32 = 4.0;
+pub(crate) const LOGIT_DEVIATION: f32 = 4.0;
 /// Deviation of embedding rows that are not also the output's.
-const EMBEDDING_DEVIATION: f32 = 0.5;
+pub(crate) const EMBEDDING_DEVIATION: f32 = 0.5;
 /// Rows of special tokens are shorter, so that these tokens are rarely chosen.
 const SPECIAL_ROW_SCALE: f32 = 0.3;
-const QUERY_KEY_GAIN: f32 = 1.5;
+pub(crate) const QUERY_KEY_GAIN: f32 = 1.5;
 /// Mean weights of Gemma's norms on queries and keys, and how its two branches share the
 /// residual stream. Its norm after attention undoes the averaging over keys, so that flat
 /// attention would give every position the same content.
 const QUERY_KEY_NORM: f32 = 2.5;
 const ATTENTION_SHARE: f32 = 0.8;
 const FEED_FORWARD_SHARE: f32 = 1.15;
-const GATE_UP_GAIN: f32 = 1.5;
+pub(crate) const GATE_UP_GAIN: f32 = 1.5;
 /// What attention and the gated product lose in deviation on average.
-const BRANCH_GAIN: f32 = 1.5;
+pub(crate) const BRANCH_GAIN: f32 = 1.5;
 const BIAS_DEVIATION: f32 = 0.3;
 /// Norm weights lie this far around their mean.
 const NORM_REACH: f32 = 0.2;
@@ -240,7 +240,7 @@ impl Tensors<'_> {
     }
 }
 
-fn write_row(
+pub(crate) fn write_row(
     columns: u32,
     format: GgmlType,
     deviation: f32,
