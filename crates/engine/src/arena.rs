@@ -12,6 +12,7 @@
 )]
 
 mod kv;
+mod mapping;
 mod recorder;
 mod words;
 
@@ -20,7 +21,8 @@ use std::io;
 use std::path::Path;
 
 pub use kv::KvArena;
-use memmap2::{Advice, Mmap, MmapMut, UncheckedAdvice};
+use mapping::Mapping;
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 use relight_protocol::ArenaFds;
 use rustix::fs::SealFlags;
 pub use words::SharedWords;
@@ -217,18 +219,14 @@ fn set_length(file: &File, bytes: usize, what: &'static str) -> Result<(), Arena
 /// A weights arena that is being filled.
 #[derive(Debug)]
 pub struct FreshWeights {
-    map: MmapMut,
+    map: Mapping,
     file: Option<File>,
     identity: u128,
 }
 
 impl FreshWeights {
     fn private(identity: u128, tile_bytes: usize) -> Result<Self, ArenaError> {
-        let map =
-            MmapMut::map_anon(HEADER_BYTES + tile_bytes).map_err(|source| ArenaError::Map {
-                what: WEIGHTS,
-                source,
-            })?;
+        let map = Mapping::private(HEADER_BYTES + tile_bytes).map_err(map_error)?;
         let file = None;
         Ok(Self {
             map,
@@ -238,15 +236,14 @@ impl FreshWeights {
     }
 
     fn shared(file: File, identity: u128, tile_bytes: usize) -> Result<Self, ArenaError> {
+        let bytes = HEADER_BYTES + tile_bytes;
         // Through zero, so that nothing of an unfinished build is left.
         set_length(&file, 0, WEIGHTS)?;
-        set_length(&file, HEADER_BYTES + tile_bytes, WEIGHTS)?;
-        // SAFETY: the file has no name and belongs to the supervisor, which never touches
-        // its bytes; it runs one engine at a time, so nobody else maps it.
-        let map = unsafe { MmapMut::map_mut(&file) }.map_err(|source| ArenaError::Map {
-            what: WEIGHTS,
-            source,
-        })?;
+        set_length(&file, bytes, WEIGHTS)?;
+        // The file has no name and belongs to the supervisor, which never touches its bytes;
+        // it runs one engine at a time, so nobody else maps it.
+        let mut map = Mapping::shared(&file, 0, bytes, true).map_err(map_error)?;
+        map.make_huge(0..bytes);
         Ok(Self {
             map,
             file: Some(file),
@@ -256,7 +253,8 @@ impl FreshWeights {
 
     /// Where the tiles go.
     pub fn tiles(&mut self) -> &mut [u8] {
-        self.map.get_mut(HEADER_BYTES..).unwrap_or_default()
+        let bytes = self.map.bytes_mut();
+        bytes.get_mut(HEADER_BYTES..).unwrap_or_default()
     }
 
     /// Marks the arena as complete and makes it read-only for good.
@@ -265,13 +263,9 @@ impl FreshWeights {
     /// What the system refused.
     pub fn seal(mut self) -> Result<SealedWeights, ArenaError> {
         let header = self.header();
-        if let Some(target) = self.map.get_mut(..header.len()) {
+        if let Some(target) = self.map.bytes_mut().get_mut(..header.len()) {
             target.copy_from_slice(&header);
         }
-        let map_error = |source| ArenaError::Map {
-            what: WEIGHTS,
-            source,
-        };
         let Some(file) = self.file else {
             let map = self.map.make_read_only().map_err(map_error)?;
             return Ok(SealedWeights { map });
@@ -287,7 +281,7 @@ impl FreshWeights {
 
     fn header(&self) -> [u8; LENGTH_END] {
         let mut header = [0; LENGTH_END];
-        let tile_bytes = self.map.len().saturating_sub(HEADER_BYTES) as u64;
+        let tile_bytes = self.map.bytes().len().saturating_sub(HEADER_BYTES) as u64;
         let fields = MAGIC
             .into_iter()
             .chain(VERSION.to_le_bytes())
@@ -301,20 +295,25 @@ impl FreshWeights {
     }
 }
 
+fn map_error(source: io::Error) -> ArenaError {
+    ArenaError::Map {
+        what: WEIGHTS,
+        source,
+    }
+}
+
 /// A complete weights arena.
 #[derive(Debug)]
 pub struct SealedWeights {
-    map: Mmap,
+    map: Mapping,
 }
 
 impl SealedWeights {
+    /// Only the one engine that the supervisor runs maps the file, and it does not write to a
+    /// sealed one.
     fn map(file: &File) -> Result<Self, ArenaError> {
-        // SAFETY: only the one engine that the supervisor runs maps the file, and it does not
-        // write to a sealed one.
-        let map = unsafe { Mmap::map(file) }.map_err(|source| ArenaError::Map {
-            what: WEIGHTS,
-            source,
-        })?;
+        let bytes = file_length(file, WEIGHTS)?;
+        let map = Mapping::shared(file, 0, bytes, false).map_err(map_error)?;
         Ok(Self { map })
     }
 
@@ -323,16 +322,17 @@ impl SealedWeights {
             .into_iter()
             .chain(VERSION.to_le_bytes())
             .chain(1_u32.to_le_bytes());
-        self.map
+        let bytes = self.map.bytes();
+        bytes
             .get(..IDENTITY_START)
             .is_some_and(|found| found.iter().copied().eq(fixed))
-            && self.map.get(IDENTITY_START..LENGTH_START) == Some(&identity.to_le_bytes())
-            && self.map.get(LENGTH_START..LENGTH_END) == Some(&(tile_bytes as u64).to_le_bytes())
+            && bytes.get(IDENTITY_START..LENGTH_START) == Some(&identity.to_le_bytes())
+            && bytes.get(LENGTH_START..LENGTH_END) == Some(&(tile_bytes as u64).to_le_bytes())
     }
 
     #[must_use]
     pub fn tiles(&self) -> &[u8] {
-        self.map.get(HEADER_BYTES..).unwrap_or_default()
+        self.map.bytes().get(HEADER_BYTES..).unwrap_or_default()
     }
 }
 

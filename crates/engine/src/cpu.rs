@@ -94,6 +94,9 @@ impl Backend for CpuBackend {
             kv,
             scratch,
         } = self;
+        for page in batch.pages_written() {
+            kv.prepare(PageId(page));
+        }
         Ok(model.forward(processor, batch, kv.elements(), scratch, logits)?)
     }
 
@@ -105,6 +108,7 @@ impl Backend for CpuBackend {
 
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {
         let layout = self.model.kv_layout();
+        self.kv.prepare(target);
         layout.copy_tokens(self.kv.elements(), source.0, target.0, tokens);
     }
 }

@@ -5,13 +5,13 @@ use super::Finding;
 use super::source::Source;
 
 /// `unsafe` blocks, functions and impls outside tests.
-const UNSAFE_MAX: usize = 40;
+const UNSAFE_MAX: usize = 47;
 /// `#[expect(…)]` attributes outside tests.
 const EXPECT_MAX: usize = 44;
 /// Lines of code of the longest file outside tests.
 const LONGEST_FILE_MAX: usize = 430;
 /// Crates of others that ours name in their manifests.
-const EXTERNAL_MAX: usize = 29;
+const EXTERNAL_MAX: usize = 30;
 
 /// What the ratchets count, over all sources.
 #[derive(Debug, Default)]

@@ -7,8 +7,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use memmap2::{MmapMut, MmapOptions};
-
+use super::mapping::Mapping;
 use super::words::SharedWords;
 use super::{ArenaError, file_length, set_length};
 use crate::pages::{PageId, PageTable, TableShape};
@@ -22,7 +21,7 @@ const ALIGNMENT: usize = 4096;
 /// The pages of key/value state.
 #[derive(Debug)]
 pub struct KvArena {
-    map: MmapMut,
+    map: Mapping,
     page_bytes: usize,
     table: Option<Arc<PageTable>>,
 }
@@ -52,18 +51,16 @@ impl KvArena {
         let bytes = shape.page_count * page_bytes;
         let Some(file) = file else {
             return Ok(Self {
-                map: MmapMut::map_anon(bytes).map_err(map_error)?,
+                map: Mapping::private(bytes).map_err(map_error)?,
                 page_bytes,
                 table: None,
             });
         };
         set_length(file, file_bytes(shape.page_count, page_bytes), KV)?;
         let table_bytes = table_bytes(shape.page_count);
-        let mut options = MmapOptions::new();
-        options.offset(table_bytes as u64).len(bytes);
-        // SAFETY: as for the weights: one engine at a time maps the file, and the mapping of
-        // the table ends where this one starts.
-        let map = unsafe { options.map_mut(file) }.map_err(map_error)?;
+        // As for the weights: one engine at a time maps the file, and the mapping of the table
+        // ends where this one starts.
+        let map = Mapping::shared(file, table_bytes, bytes, true).map_err(map_error)?;
         let words = SharedWords::map(file, table_bytes / size_of::<u64>(), KV)?;
         Ok(Self {
             map,
@@ -75,15 +72,24 @@ impl KvArena {
     /// Bytes of all pages.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.map.len()
+        self.map.bytes().len()
     }
 
     /// The bytes of one page; none if there is no such page.
     #[must_use]
     pub fn page(&self, page: PageId) -> &[u8] {
         let index = usize::try_from(page.0).unwrap_or(usize::MAX);
-        let mut pages = self.map.chunks_exact(self.page_bytes.max(1));
+        let mut pages = self.map.bytes().chunks_exact(self.page_bytes.max(1));
         pages.nth(index).unwrap_or_default()
+    }
+
+    /// Gives a page that is about to be written memory that is fast to read; it keeps what it
+    /// holds.
+    pub fn prepare(&mut self, page: PageId) {
+        let index = usize::try_from(page.0).unwrap_or(usize::MAX);
+        let start = index.saturating_mul(self.page_bytes);
+        self.map
+            .make_huge(start..start.saturating_add(self.page_bytes));
     }
 
     /// What the pages hold; none if they do not outlive this process.
@@ -95,7 +101,7 @@ impl KvArena {
     /// All pages as half floats.
     pub fn elements(&mut self) -> &mut [u16] {
         // SAFETY: every bit pattern is a valid u16.
-        let (_before, elements, _after) = unsafe { self.map.align_to_mut::<u16>() };
+        let (_before, elements, _after) = unsafe { self.map.bytes_mut().align_to_mut::<u16>() };
         elements
     }
 }

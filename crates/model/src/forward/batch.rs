@@ -49,6 +49,14 @@ pub enum ForwardError {
 }
 
 impl Batch<'_> {
+    /// The page of each row; rows that [`Self::check`] would refuse have none.
+    pub fn pages_written(&self) -> impl Iterator<Item = u32> {
+        self.rows.iter().filter_map(|row| {
+            let table = self.sequences.get(row.sequence as usize)?;
+            table.get(row.position as usize / PAGE_TOKENS).copied()
+        })
+    }
+
     /// Checks every row against a vocabulary and an arena of `arena_pages`.
     pub(super) fn check(&self, vocab_size: usize, arena_pages: usize) -> Result<(), ForwardError> {
         for (index, row) in self.rows.iter().enumerate() {
