@@ -203,6 +203,7 @@ fn load_level(server: &Server, concurrency: usize, requests: usize) -> Result<Ta
     let level = Level {
         concurrency,
         requests,
+        shared_words: 0,
         prompt_words: 200,
         output_tokens: 64,
         seed: 1000 * concurrency as u64,

@@ -105,6 +105,9 @@ pub(crate) struct Completion {
     pub(crate) last_text: Instant,
     pub(crate) prompt_tokens: u64,
     pub(crate) completion_tokens: u64,
+    /// Tokens of the prompt that no cache had, if the server says.
+    pub(crate) computed_tokens: Option<u64>,
+    pub(crate) text: String,
     /// Pauses between two events with text.
     pub(crate) gaps: Vec<Duration>,
 }
@@ -136,7 +139,12 @@ pub(crate) fn complete(client: Client, prompt: &str, tokens: u64) -> Result<Comp
         "stream": true,
         "stream_options": { "include_usage": true },
     });
-    let stream = client.stream("/v1/completions", &body)?;
+    complete_body(client, &body, tokens)
+}
+
+/// The completion that `body` asks for, which must have exactly `tokens` tokens.
+pub(crate) fn complete_body(client: Client, body: &Value, tokens: u64) -> Result<Completion> {
+    let stream = client.stream("/v1/completions", body)?;
     let completion = read_completion(&stream)?;
     ensure!(
         completion.completion_tokens == tokens,
@@ -164,8 +172,11 @@ fn read_completion(stream: &Stream) -> Result<Completion> {
 #[derive(Debug, Default)]
 struct Progress {
     texts: Vec<Instant>,
+    text: String,
     is_finished: bool,
     usage: Option<Value>,
+    /// llama.cpp's word for the tokens of the prompt that it computed.
+    computed: Option<u64>,
     is_done: bool,
 }
 
@@ -184,12 +195,15 @@ impl Progress {
         if let Some(usage) = value.get("usage").filter(|usage| !usage.is_null()) {
             self.usage = Some(usage.clone());
         }
+        let computed = value.pointer("/timings/prompt_n").and_then(Value::as_u64);
+        self.computed = computed.or(self.computed);
         let text = value
             .pointer("/choices/0/text")
             .and_then(Value::as_str)
             .unwrap_or_default();
         if !text.is_empty() {
             self.texts.push(event.at);
+            self.text.push_str(text);
         }
         let finish = value.pointer("/choices/0/finish_reason");
         self.is_finished |= finish.is_some_and(Value::is_string);
@@ -215,6 +229,9 @@ impl Progress {
             count("total_tokens")? == prompt_tokens + completion_tokens,
             "total_tokens is not the sum"
         );
+        let cached = usage.pointer("/prompt_tokens_details/cached_tokens");
+        let cached = cached.and_then(Value::as_u64);
+        let computed = cached.map(|cached| prompt_tokens.saturating_sub(cached));
         let gaps = self
             .texts
             .windows(2)
@@ -225,6 +242,8 @@ impl Progress {
             last_text: *self.texts.last().context("no text was streamed")?,
             prompt_tokens,
             completion_tokens,
+            computed_tokens: self.computed.or(computed),
+            text: self.text,
             gaps: gaps.collect(),
         })
     }
@@ -235,6 +254,8 @@ impl Progress {
 pub(crate) struct Level {
     pub(crate) concurrency: usize,
     pub(crate) requests: usize,
+    /// Words at the start of all prompts, and behind them words of each prompt's own.
+    pub(crate) shared_words: usize,
     pub(crate) prompt_words: usize,
     pub(crate) output_tokens: u64,
     pub(crate) seed: u64,
@@ -291,7 +312,8 @@ fn work_off(
     results: &Mutex<Vec<Result<Completion>>>,
 ) {
     while let Some(request) = waiting.lock().ok().and_then(|mut waiting| waiting.pop()) {
-        let prompt = words(level.prompt_words, level.seed + request as u64);
+        let mut prompt = words(level.shared_words, level.seed);
+        prompt += &words(level.prompt_words, level.seed + 1 + request as u64);
         let result = complete(client, &prompt, level.output_tokens);
         if let Ok(mut results) = results.lock() {
             results.push(result);

@@ -42,8 +42,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Compare with llama.cpp's server, side by side, and write docs/performance.md.
+    /// Measure all work, beside other servers with `--peers`, and write docs/performance.md.
     Bench(bench::Options),
+    /// Keep one processor busy, for `bench`.
+    #[command(hide = true)]
+    Busy { processor: usize },
     /// Record other implementations' logits and compare ours with them (minutes).
     Oracle {
         /// Folder of a built libllama to use instead of llama-cpp-python's own.
@@ -90,6 +93,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
     let workspace = Workspace::of_this_crate()?;
     match command {
         Command::Bench(options) => bench::run(&workspace, options),
+        Command::Busy { processor } => bench::busy(*processor),
         Command::Oracle { llama_library } => oracle::run_all(&workspace, llama_library.clone()),
         Command::Chaos { seed, requests } => chaos(&workspace, *seed, *requests),
         Command::Recovery(options) => recovery::measure(&workspace, options),

@@ -70,6 +70,11 @@ impl Server {
         )
     }
 
+    /// Whether the process is there; one that ended by itself never answers again.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_none())
+    }
+
     /// The end of the server's log, for an error message.
     pub(crate) fn last_lines(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -109,7 +114,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+        if self.is_alive() {
             self.child.kill().ok();
             self.child.wait().ok();
         }
