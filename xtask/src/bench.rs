@@ -115,7 +115,6 @@ fn measure(
                 work: work.name(),
                 date: samples::date()?,
                 commit: samples::commit(workspace)?,
-                roofline: samples.roofline,
                 engines: session.measure(model, work)?,
             };
             samples.replace(piece);

@@ -196,7 +196,7 @@ fn banner(card: &ModelCard, local: SocketAddr) -> String {
          model    {name} ({architecture}, {quantization}, {parameters:.1} M parameters)\n\
          context  {context} tokens, {slots} slots\n\
          memory   weights {weights} MiB, key/value pages as used up to {pages} MiB\n\
-         kernels  {kernels}, {threads} threads\n\
+         kernels  {kernels}, {threads} threads, speculation {speculation}\n\
          loaded   in {load_ms} ms",
         name = card.name,
         architecture = card.architecture,
@@ -208,6 +208,7 @@ fn banner(card: &ModelCard, local: SocketAddr) -> String {
         pages = mebibytes(pages_bytes),
         kernels = card.kernels,
         threads = card.threads,
+        speculation = card.speculation.word(),
         load_ms = card.load_ms,
     )
 }

@@ -33,6 +33,7 @@ use crate::injected;
 use crate::pace::Pace;
 use crate::pages::{AuditError, PoolWitness};
 use crate::prepare::Prepared;
+use crate::row_times::RowTimes;
 use crate::scheduler::{Scheduler, SchedulerConfig};
 
 /// What the core is told.
@@ -104,11 +105,20 @@ pub struct Core<'a, B> {
     counters: Counters,
     costs: CostModel,
     pace: Pace,
+    row_times: RowTimes,
     /// What the last step computed, until it is known how long that took.
-    unmeasured: Option<StepWork>,
+    unmeasured: Option<Unmeasured>,
     reported: Option<(Duration, Stats)>,
     /// Why this core must not be used any more.
     latch: Option<Latched>,
+}
+
+/// A step of which it is not known how long it took.
+#[derive(Clone, Copy, Debug)]
+struct Unmeasured {
+    work: StepWork,
+    /// See [`crate::scheduler::StepPlan::is_answers_alone`].
+    is_answers_alone: bool,
 }
 
 /// What is counted from the start of the process on, across cores.
@@ -120,6 +130,8 @@ struct Counters {
     prompt_tokens: u64,
     cached_tokens: u64,
     generated_tokens: u64,
+    drafted_tokens: u64,
+    accepted_drafts: u64,
     contained_faults: u64,
     audits: u64,
     audit_failures: u64,
@@ -138,6 +150,7 @@ impl<'a, B: Backend> Core<'a, B> {
         Self::succeeding(Legacy {
             costs: CostModel::new(backend.parameter_count()),
             pace: Pace::default(),
+            row_times: RowTimes::default(),
             backend,
             config,
             salt,
@@ -350,6 +363,8 @@ impl<'a, B: Backend> Core<'a, B> {
             prompt_tokens_total: self.counters.prompt_tokens,
             cached_tokens_total: self.counters.cached_tokens,
             generated_tokens_total: self.counters.generated_tokens,
+            drafted_tokens_total: self.counters.drafted_tokens,
+            accepted_drafts_total: self.counters.accepted_drafts,
             preemptions_total: self.counters.preemptions + scheduler.preemptions_total,
             contained_faults_total: self.counters.contained_faults,
             audits_total: self.counters.audits,

@@ -1,5 +1,6 @@
 //! A backend for tests whose logits are a hash of the whole token prefix, read back through
-//! the pages: a wrong page table, a stale page or a wrong copy gives other logits.
+//! the pages: a wrong page table, a stale page or a wrong copy gives other logits. Half of the
+//! sequences repeat a phrase most of the time, so that drafts come true and fail.
 
 use std::sync::Arc;
 
@@ -137,7 +138,13 @@ impl Backend for FakeBackend {
             self.rows += 1;
             if row.logits {
                 let hash = self.prefix_hash(table, position + 1);
+                let start = logits.len();
                 logits.extend((0..self.vocabulary).map(|token| logit(hash, token)));
+                let repeats = self.cells[self.cell(table, 0)].is_multiple_of(2);
+                if repeats && !hash.is_multiple_of(8) {
+                    // Above all others, biased ones too.
+                    logits[start + self.vocabulary - 1 - position % PHRASE] += 16.0;
+                }
             }
         }
         self.steps += 1;
@@ -164,6 +171,9 @@ impl Backend for FakeBackend {
         self.copied += tokens;
     }
 }
+
+/// Tokens of the phrase that is repeated.
+const PHRASE: usize = 5;
 
 /// Uniform in [-4, 4).
 fn logit(hash: u64, token: usize) -> f32 {

@@ -7,6 +7,7 @@
 //!   prepare    request -> token ids, private state of its choices
 //!   core       inputs -> events; owns all of the following
 //!     scheduler, sequence, pages     what the next step computes, and where
+//!     drafter, row_times             what a sequence may say next, and whether trying it pays
 //!     backend, cpu                   the forward pass
 //!     completion, containment        one request's private work
 //!   recording, report, cost        what is left for the supervisor: who was at what, what
@@ -20,6 +21,7 @@ mod containment;
 pub mod core;
 pub mod cost;
 pub mod cpu;
+mod drafter;
 mod error;
 #[cfg(test)]
 mod fake;
@@ -31,6 +33,7 @@ pub mod pages;
 pub mod prepare;
 mod recording;
 mod report;
+pub mod row_times;
 mod run;
 pub mod scheduler;
 #[cfg(test)]

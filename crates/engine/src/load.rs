@@ -14,14 +14,14 @@ use relight_model::spec::{ArchError, Spec};
 use relight_model::text::TextError;
 use relight_model::weights::{WeightsPlan, WrongArena};
 use relight_protocol::limits::{PAGE_TOKENS, SLOTS_MAX};
-use relight_protocol::{EngineConfig, Fault, Isa, ModelCard};
+use relight_protocol::{EngineConfig, Fault, Isa, ModelCard, Speculation};
 use sha2::{Digest, Sha256};
 
 use crate::arena::{ArenaError, ArenaFiles, KvArena, ModelFile, SealedWeights, WeightsArena};
 use crate::cpu::CpuBackend;
 use crate::language::Language;
 use crate::pages::TableShape;
-use crate::scheduler::SchedulerConfig;
+use crate::scheduler::{Drafting, SchedulerConfig};
 
 /// Raised whenever the arithmetic changes: part of every fingerprint.
 const ARITHMETIC: &[u8] = b"relight arithmetic 1";
@@ -140,6 +140,10 @@ fn load_file(
             slots: slots(config),
             batch_rows: usize::try_from(config.batch_tokens).unwrap_or(usize::MAX),
             chunk_rows: usize::MAX,
+            drafting: match config.speculation {
+                Speculation::Off => Drafting::Never,
+                Speculation::Ngram => Drafting::Adaptive,
+            },
         },
     })
 }

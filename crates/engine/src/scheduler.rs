@@ -9,15 +9,18 @@
 //! gets to its end.
 
 mod admission;
+mod drafting;
 mod plan;
 
 use std::collections::HashMap;
 
-pub use plan::{PageCopy, Part, StepPlan};
+pub use drafting::Drafting;
+pub use plan::{Draw, PageCopy, Part, StepPlan};
 
 use relight_protocol::RequestId;
 
 use crate::pages::{AuditError, ChainHash, PageMemory, PageStore, PoolWitness};
+use crate::row_times::RowTimes;
 use crate::sequence::{Sequence, SequenceKey, SequenceStart};
 
 /// Tokens ahead for which a running sequence keeps pages reserved, so that letting another
@@ -33,6 +36,7 @@ pub struct SchedulerConfig {
     pub batch_rows: usize,
     /// Rows that one sequence contributes to a step.
     pub chunk_rows: usize,
+    pub drafting: Drafting,
 }
 
 /// Gauges and counters.
@@ -54,6 +58,7 @@ pub struct Scheduler {
     config: SchedulerConfig,
     /// See `set_pace`.
     paced_rows: usize,
+    row_times: RowTimes,
     store: PageStore,
     /// Sequences that hold pages, oldest first.
     running: Vec<Sequence>,
@@ -77,8 +82,10 @@ impl Scheduler {
                 slots,
                 batch_rows: config.batch_rows.max(slots),
                 chunk_rows: config.chunk_rows.max(1),
+                drafting: config.drafting,
             },
             paced_rows: usize::MAX,
+            row_times: RowTimes::default(),
             store,
             running: Vec::new(),
             waiting: Vec::new(),
@@ -162,19 +169,28 @@ impl Scheduler {
         self.steps += 1;
         self.grow();
         let copies = self.admit(memory);
+        self.draft();
         self.compose(copies)
     }
 
-    /// The step of `plan` is computed: what it filled may be seen by others now.
+    /// The step of `plan` is computed: what it filled may be seen by others now. Not so its
+    /// drafts: only what was drawn is known to be of the sequence.
     pub fn confirm(&mut self, plan: &StepPlan, memory: &dyn PageMemory) {
         for part in plan.parts() {
-            let Some(index) = self.running_index(part.key) else {
-                continue;
-            };
-            let Some(sequence) = self.running.get_mut(index) else {
-                continue;
-            };
-            for name in sequence.confirm(part.rows, &mut self.store, memory) {
+            self.confirm_rows(part.key, part.rows - part.drafts, memory);
+        }
+    }
+
+    /// The token that was pushed last had been drafted, so the step has computed it too.
+    pub fn confirm_draft(&mut self, key: SequenceKey, memory: &dyn PageMemory) {
+        self.confirm_rows(key, 1, memory);
+    }
+
+    fn confirm_rows(&mut self, key: SequenceKey, rows: usize, memory: &dyn PageMemory) {
+        if let Some(index) = self.running_index(key)
+            && let Some(sequence) = self.running.get_mut(index)
+        {
+            for name in sequence.confirm(rows, &mut self.store, memory) {
                 self.filling.remove(&name);
             }
         }

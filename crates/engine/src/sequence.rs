@@ -4,6 +4,7 @@
 use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::{ChoiceIndex, RequestId};
 
+use crate::drafter::Drafter;
 use crate::pages::{ChainHash, PageHandle, PageMemory, PageStore};
 
 /// Names a sequence.
@@ -39,6 +40,10 @@ pub(crate) struct Sequence {
     /// Tokens whose state is in `pages`, confirmed.
     computed: usize,
     pages: Vec<PageHandle>,
+    /// Tokens that are computed with the last one in case they are drawn next.
+    drafts: Vec<u32>,
+    /// Once it was asked for a guess.
+    drafter: Option<Drafter>,
     /// Names of the full pages of `tokens`.
     chain: Vec<ChainHash>,
     root: ChainHash,
@@ -63,6 +68,8 @@ impl Sequence {
             tokens_max: start.tokens_max,
             computed: 0,
             pages: Vec::new(),
+            drafts: Vec::new(),
+            drafter: None,
             chain: Vec::new(),
             root,
             arrival: 0,
@@ -114,6 +121,36 @@ impl Sequence {
         pages_for(self.tokens.len()).saturating_sub(self.pages.len())
     }
 
+    /// Pages that are missing for `count` drafts.
+    pub(crate) fn missing_pages_for(&self, count: usize) -> usize {
+        pages_for(self.tokens.len() + count).saturating_sub(self.pages.len())
+    }
+
+    /// Drafts for which there is room in the pages it has.
+    pub(crate) fn room_in_pages(&self) -> usize {
+        (self.pages.len() * PAGE_TOKENS).saturating_sub(self.tokens.len())
+    }
+
+    /// At most `count` tokens that may come next, each with the probability that it and all
+    /// before it will; none that would come after the sequence's end, and not the last one,
+    /// which nothing is drawn after.
+    pub(crate) fn guess(&mut self, count: usize) -> Vec<(u32, f32)> {
+        let count = count.min(self.tokens_max - self.tokens.len() - 1);
+        let (tokens, end) = (&self.tokens, self.tokens_max);
+        let drafter = &mut self.drafter;
+        let drafter = drafter.get_or_insert_with(|| Drafter::new(tokens, end));
+        drafter.draft(tokens, count)
+    }
+
+    pub(crate) fn drafts(&self) -> &[u32] {
+        &self.drafts
+    }
+
+    /// There are pages for them.
+    pub(crate) fn set_drafts(&mut self, drafts: Vec<u32>) {
+        self.drafts = drafts;
+    }
+
     /// Pages it may yet need within the next `ahead` tokens, beyond those it needs now.
     pub(crate) fn reserved_pages(&self, ahead: usize) -> usize {
         let end = (self.tokens.len() + ahead).min(self.tokens_max);
@@ -137,6 +174,7 @@ impl Sequence {
     /// Gives all pages back; everything will be computed again.
     pub(crate) fn release(&mut self) {
         self.pages.clear();
+        self.drafts.clear();
         self.computed = 0;
         self.was_preempted = true;
     }
@@ -145,6 +183,9 @@ impl Sequence {
     pub(crate) fn push(&mut self, token: u32) {
         assert_eq!(self.remaining(), 0, "drawn before its prefix was computed");
         self.tokens.push(token);
+        if let Some(drafter) = &mut self.drafter {
+            drafter.observe(&self.tokens);
+        }
         self.extend_chain();
     }
 

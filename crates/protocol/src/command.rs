@@ -14,6 +14,27 @@ pub enum Isa {
     Avx512,
 }
 
+/// How tokens are guessed that may come next, to be computed beside the last one. No way
+/// changes what is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Speculation {
+    #[default]
+    Off,
+    /// By what followed the same tokens before, in prompt or answer.
+    Ngram,
+}
+
+impl Speculation {
+    /// Its name on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Ngram => "ngram",
+        }
+    }
+}
+
 /// Memory files that outlive the engine: descriptor numbers in the *supervisor's* process,
 /// opened by the engine as `/proc/<parent>/fd/<n>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +61,7 @@ pub struct EngineConfig {
     pub threads: Option<u16>,
     /// Rows of the largest step (prefill chunk plus decodes).
     pub batch_tokens: u32,
+    pub speculation: Speculation,
     /// `None` is the best that the CPU has.
     pub isa: Option<Isa>,
     /// Replaces the template in the model file.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::recorder::Participant;
-use crate::{ChoiceIndex, Fault, RequestId, TokenId};
+use crate::{ChoiceIndex, Fault, RequestId, Speculation, TokenId};
 
 /// What a resumed stream is worth on this engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,7 @@ pub struct ModelCard {
     pub threads: u16,
     /// Kernel tier in words, e.g. `avx2`; says why if it is the scalar one.
     pub kernels: String,
+    pub speculation: Speculation,
     pub has_chat_template: bool,
     /// Milliseconds from `Load` to `Ready`.
     pub load_ms: u64,
@@ -55,6 +56,9 @@ pub struct Stats {
     pub prompt_tokens_total: u64,
     pub cached_tokens_total: u64,
     pub generated_tokens_total: u64,
+    /// Tokens that were computed in case they would be drawn next, and those that were.
+    pub drafted_tokens_total: u64,
+    pub accepted_drafts_total: u64,
     pub preemptions_total: u64,
     pub contained_faults_total: u64,
     /// Audits of pages and slots, made after every fault, and those that found a mistake.

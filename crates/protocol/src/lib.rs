@@ -18,7 +18,7 @@ pub mod limits;
 pub mod recorder;
 mod request;
 
-pub use command::{ArenaFds, ChoiceProgress, Command, EngineConfig, Isa, Resume};
+pub use command::{ArenaFds, ChoiceProgress, Command, EngineConfig, Isa, Resume, Speculation};
 pub use event::{
     Accepted, ChoiceFinished, Delta, Event, FinishReason, Finished, LatchCause, Latched, ModelCard,
     Promise, Rejected, Started, Stats, TokenLogprob, Usage,

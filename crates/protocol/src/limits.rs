@@ -128,6 +128,11 @@ pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
 /// What a step may take while answers wait for it, as far as prompts are concerned.
 pub const PAUSE_MS: u64 = 50;
 
+/// Tokens ahead that one sequence may have drafted in a step.
+pub const DRAFT_TOKENS_MAX: usize = 8;
+/// Rows of a step with drafts: beyond, arithmetic bounds it and a row costs what it brings.
+pub const DRAFT_ROWS_MAX: usize = 16;
+
 /// Tokens of key/value state in one page.
 pub const PAGE_TOKENS: usize = 64;
 
@@ -153,5 +158,6 @@ const _: () = assert!(HANG_TIMEOUT_MS > LOOK_MS_MAX);
 const _: () = assert!(HANG_TIMEOUT_MS <= HANG_TIMEOUT_MS_MAX);
 const _: () = assert!((LATCHES_IN_A_ROW_MAX as usize) < RESTARTS_MAX);
 const _: () = assert!(0 < RESTARTS_MAX && RESTARTS_MAX <= RESTARTS_CEILING);
+const _: () = assert!(0 < DRAFT_TOKENS_MAX && DRAFT_TOKENS_MAX < DRAFT_ROWS_MAX);
 const _: () = assert!(RETRY_AFTER_S_MIN <= RETRY_AFTER_S_MAX);
 const _: () = assert!(RESTART_BACKOFF_MS_MIN <= RESTART_BACKOFF_MS_MAX);

@@ -75,6 +75,7 @@ fn health_json(health: &Health, model: &str, now: u64) -> Value {
             "last_fault": fault,
             "loading": loading,
             "kernels": health.card.as_ref().map(|card| card.kernels.as_str()),
+            "speculation": health.card.as_ref().map(|card| card.speculation.word()),
             "slots": health.card.as_ref().map(|card| card.slots),
             "pages": health.card.as_ref().map(|card| card.pages),
         },

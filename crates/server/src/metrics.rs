@@ -297,7 +297,8 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
     let stats = &snapshot.stats;
     let waiting = u64::from(stats.sequences_waiting).saturating_add(snapshot.queue_depth as u64);
     let running = u64::from(stats.sequences_running);
-    let steps = stats.steps_total;
+    let answers = stats.generated_tokens_total;
+    let (steps, prompts) = (stats.steps_total, stats.prompt_tokens_total);
     counter(registry, "relight_steps", "Forward passes", steps);
     register_faults(registry, stats);
     let (name, help) = ("relight_pages_cached", "Pages kept for their prefix alone");
@@ -338,17 +339,21 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
             ConstGauge::new(used),
         );
         let named = name("prompt_tokens", "prompt_tokens");
-        let help = "Tokens of prompts";
-        counter(registry, &named, help, stats.prompt_tokens_total);
+        counter(registry, &named, "Tokens of prompts", prompts);
         let named = name("generated_tokens", "generation_tokens");
-        let help = "Tokens of answers";
-        counter(registry, &named, help, stats.generated_tokens_total);
+        counter(registry, &named, "Tokens of answers", answers);
         let named = name("prefix_cache_queries", "prefix_cache_queries");
         let help = "Prompt tokens looked up in the prefix index";
-        counter(registry, &named, help, stats.prompt_tokens_total);
+        counter(registry, &named, help, prompts);
         let named = name("prefix_cache_hits", "prefix_cache_hits");
         let help = "Prompt tokens found in the prefix index";
         counter(registry, &named, help, stats.cached_tokens_total);
+        let named = name("draft_tokens", "spec_decode_num_draft_tokens");
+        let help = "Tokens computed in case they would be drawn next";
+        counter(registry, &named, help, stats.drafted_tokens_total);
+        let named = name("draft_tokens_accepted", "spec_decode_num_accepted_tokens");
+        let help = "Tokens computed ahead that were drawn";
+        counter(registry, &named, help, stats.accepted_drafts_total);
         let named = name("preemptions", "num_preemptions");
         let help = "Sequences put back for want of pages";
         counter(registry, &named, help, stats.preemptions_total);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use relight_engine::core::{Core, Input};
 use relight_engine::language::Language;
 use relight_engine::prepare::{PrepareContext, run_job};
-use relight_engine::scheduler::SchedulerConfig;
+use relight_engine::scheduler::{Drafting, SchedulerConfig};
 use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::{
     ChoiceFinished, Delta, Event, Prompt, Request, RequestId, Sampling, StopRules, TokenId, Usage,
@@ -94,6 +94,7 @@ impl Case {
             slots: 3,
             batch_rows: 4096,
             chunk_rows: 4096,
+            drafting: Drafting::Never,
         };
         let mut core = Core::new(backend, config, FINGERPRINT);
         core.handle(Input::Submit {

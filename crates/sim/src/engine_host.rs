@@ -267,6 +267,7 @@ impl<'a> EngineHost<'a> {
             weights_bytes: 1,
             threads: 1,
             kernels: "sim".into(),
+            speculation: relight_protocol::Speculation::Off,
             has_chat_template: false,
             load_ms: 1,
         }

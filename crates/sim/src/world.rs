@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use relight_engine::arena::{ArenaError, Recorder};
-use relight_engine::scheduler::SchedulerConfig;
+use relight_engine::scheduler::{Drafting, SchedulerConfig};
 use relight_protocol::{EngineConfig, Event, FrameDecoder, RequestId, limits};
 use relight_supervisor::core::{Core, EngineEnd, EngineNumber, Exit, Input};
 use relight_supervisor::{Bounds, DrainReport, Lanes, Status};
@@ -77,6 +77,10 @@ impl<'a> World<'a> {
                 slots: 1 + random.index(4),
                 batch_rows: 1 + random.index(80),
                 chunk_rows: random.one_of(7, &[64, 512]),
+                drafting: random.one_of(
+                    Drafting::Adaptive,
+                    &[Drafting::Never, Drafting::Eager, Drafting::Eager],
+                ),
             },
         };
         let parts = HostParts {
@@ -428,6 +432,7 @@ fn engine_config() -> EngineConfig {
         pages: None,
         threads: None,
         batch_tokens: 1,
+        speculation: relight_protocol::Speculation::Off,
         isa: None,
         chat_template: None,
     }

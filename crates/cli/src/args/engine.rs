@@ -101,6 +101,24 @@ impl From<Kernels> for Isa {
     }
 }
 
+/// How tokens are guessed ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Speculation {
+    #[value(alias = "none")]
+    Off,
+    #[value(aliases = ["ngram-simple", "prompt-lookup"])]
+    Ngram,
+}
+
+impl From<Speculation> for relight_protocol::Speculation {
+    fn from(speculation: Speculation) -> Self {
+        match speculation {
+            Speculation::Off => Self::Off,
+            Speculation::Ngram => Self::Ngram,
+        }
+    }
+}
+
 /// How the model is run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
@@ -121,6 +139,10 @@ pub(crate) struct EngineArgs {
     #[arg(short, long, value_name = "TOKENS", env = "LLAMA_ARG_BATCH")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) batch_size: Option<u32>,
+    /// Compute tokens beside the last one that may come next, because they have followed the
+    /// same tokens before; answers stay the same, byte for byte [default: ngram]
+    #[arg(long, visible_alias = "spec-type", value_name = "WAY")]
+    pub(crate) speculation: Option<Speculation>,
     /// Pages of 64 tokens in the pool [default: what slots and context need, bounded by memory]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -150,6 +172,7 @@ impl EngineArgs {
             pages: self.pages,
             threads: self.threads,
             batch_tokens: self.batch_size.unwrap_or(BATCH_TOKENS_DEFAULT),
+            speculation: self.speculation.unwrap_or(Speculation::Ngram).into(),
             isa: self.kernels.map(Into::into),
             chat_template: chat_template.transpose()?,
         })

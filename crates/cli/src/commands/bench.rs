@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use relight_protocol::Speculation;
+
 use crate::args::BenchArgs;
 use crate::benchmark::{self, Plan};
 use crate::output::Output;
@@ -21,6 +23,11 @@ pub(crate) fn bench(args: &BenchArgs, output: Output) -> anyhow::Result<ExitCode
         supervised: args.supervised,
         repetitions: args.repetitions,
     };
-    benchmark::run(&args.engine.config(&model.path)?, plan, output)?;
+    let mut config = args.engine.config(&model.path)?;
+    if args.engine.speculation.is_none() {
+        // Rates are those of any text, whether it repeats itself or not.
+        config.speculation = Speculation::Off;
+    }
+    benchmark::run(&config, plan, output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -16,6 +16,7 @@ use crate::cost::CostModel;
 use crate::pace::Pace;
 use crate::pages::PageStore;
 use crate::report;
+use crate::row_times::RowTimes;
 use crate::scheduler::{Scheduler, SchedulerConfig};
 
 /// What a core leaves to its successor: nothing that a failed step has written.
@@ -27,6 +28,7 @@ pub(super) struct Legacy<B> {
     pub(super) counters: Counters,
     pub(super) costs: CostModel,
     pub(super) pace: Pace,
+    pub(super) row_times: RowTimes,
 }
 
 /// Why a core cannot have a successor, so that the process has to go.
@@ -65,6 +67,7 @@ impl<B: Backend> Core<'_, B> {
             counters,
             costs,
             pace,
+            row_times,
         } = legacy;
         let store = PageStore::adopt(backend.page_count(), salt, &backend);
         Self {
@@ -80,6 +83,7 @@ impl<B: Backend> Core<'_, B> {
             counters,
             costs,
             pace,
+            row_times,
             unmeasured: None,
             reported: None,
             latch: None,
@@ -124,6 +128,7 @@ impl<B: Backend> Core<'_, B> {
             counters,
             costs,
             pace,
+            row_times,
             witness,
             ..
         } = self;
@@ -139,6 +144,7 @@ impl<B: Backend> Core<'_, B> {
             counters,
             costs,
             pace,
+            row_times,
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use relight_protocol::recorder::Participant;
 use relight_protocol::{Event, LatchCause, Latched, Phase, RequestId, Started};
 
-use super::{Core, Entry, private};
+use super::{Core, Entry, Unmeasured, private};
 use crate::backend::{Backend, BackendError};
 use crate::containment::{contained, drop_quietly};
 use crate::scheduler::StepPlan;
@@ -45,9 +45,15 @@ impl<B: Backend> Core<'_, B> {
 
     /// How long the last step took, if it computed anything.
     pub fn note_duration(&mut self, took: Duration) {
-        if let Some(work) = self.unmeasured.take() {
-            self.costs.learn(work, took);
-            self.pace.learn(work, took);
+        let Some(unmeasured) = self.unmeasured.take() else {
+            return;
+        };
+        let work = unmeasured.work;
+        self.costs.learn(work, took);
+        self.pace.learn(work, took);
+        if unmeasured.is_answers_alone {
+            let rows = usize::try_from(work.rows).unwrap_or(usize::MAX);
+            self.row_times.learn(rows, took);
         }
     }
 
@@ -61,8 +67,10 @@ impl<B: Backend> Core<'_, B> {
         report::watch_workers();
         // Nothing that a panic has left half done is used again: the core latches.
         let pace = self.pace.rows();
+        let row_times = self.row_times.clone();
         let planned = catch_unwind(AssertUnwindSafe(|| {
             self.scheduler.set_pace(pace);
+            self.scheduler.set_row_times(row_times);
             self.scheduler.plan(&self.backend)
         }));
         let plan = planned.map_err(|panic| {
@@ -80,7 +88,11 @@ impl<B: Backend> Core<'_, B> {
         let (cause, report) = match computed {
             Ok(Ok(())) => {
                 report::unwatch();
-                self.unmeasured = Some(work);
+                let is_answers_alone = plan.is_answers_alone();
+                self.unmeasured = Some(Unmeasured {
+                    work,
+                    is_answers_alone,
+                });
                 self.counters.steps += 1;
                 self.counters.latches_in_a_row = 0;
                 self.come_through(&participants);
@@ -152,13 +164,13 @@ impl<B: Backend> Core<'_, B> {
         injected::shared(requests())?;
         let (backend, logits) = (&mut self.backend, &mut self.logits);
         plan.with_batch(|batch| backend.forward(batch, logits))?;
-        let drawing = plan.parts().iter().filter(|part| part.draws);
-        let draws = drawing.clone().count();
-        assert_eq!(logits.len(), draws * backend.vocabulary());
-        let rows = drawing.map(|part| part.key.request);
+        let logit_rows = plan.logit_rows();
+        assert_eq!(logits.len(), logit_rows * backend.vocabulary());
+        let rows = plan.draws();
+        let rows = rows.flat_map(|draw| draw.rows.iter().map(move |_row| draw.key.request));
         injected::spoil(logits, backend.vocabulary(), rows);
         // Before anything is confirmed: broken pages must not be remembered.
-        if draws > 0 && !self.is_any_row_usable(plan) {
+        if logit_rows > 0 && !self.is_any_row_usable(plan) {
             return Err(StepError::NonFiniteLogits);
         }
         injected::confirm(requests());
@@ -166,15 +178,17 @@ impl<B: Backend> Core<'_, B> {
         Ok(())
     }
 
+    /// Of the rows that are no drafts: what came of those may be of no sequence.
     fn is_any_row_usable(&self, plan: &StepPlan) -> bool {
-        let drawing = plan.parts().iter().filter(|part| part.draws);
-        let rows = self.logits.chunks_exact(self.backend.vocabulary().max(1));
-        drawing.zip(rows).any(|(part, row)| {
-            let serving = match self.requests.get(&part.key.request) {
+        let vocabulary = self.backend.vocabulary();
+        plan.draws().any(|draw| {
+            let serving = match self.requests.get(&draw.key.request) {
                 Some(Entry::Serving(serving)) => serving,
                 Some(Entry::Preparing { .. }) | None => return false,
             };
-            serving.can_draw_from(part.key.choice, row)
+            let start = draw.first * vocabulary;
+            let row = self.logits.get(start..start + vocabulary);
+            row.is_some_and(|row| serving.can_draw_from(draw.key.choice, row))
         })
     }
 
@@ -192,28 +206,35 @@ impl<B: Backend> Core<'_, B> {
         }
     }
 
-    /// Draws a token for every part of the step that is due one. Each is its request's
+    /// Draws a token for every part of the step that is due one, and further ones as long as
+    /// they are those that were drafted. Each is its request's
     /// private work: what goes wrong there ends that request only.
     fn draw(&mut self, plan: &StepPlan) {
         let vocabulary = self.backend.vocabulary().max(1);
         let mut logits = std::mem::take(&mut self.logits);
-        let drawing = plan.parts().iter().filter(|part| part.draws);
-        for (part, row) in drawing.zip(logits.chunks_exact_mut(vocabulary)) {
-            if self.latch.is_some() {
-                break;
-            }
-            // Failed earlier in this step, by another of its choices.
-            if self.requests.contains_key(&part.key.request) {
-                self.draw_one(part.key, row);
+        for draw in plan.draws() {
+            self.counters.drafted_tokens += draw.rows.len() as u64 - 1;
+            let rows = logits.chunks_exact_mut(vocabulary).skip(draw.first);
+            for (index, row) in rows.take(draw.rows.len()).enumerate() {
+                if self.latch.is_some() {
+                    break;
+                }
+                let token = self.draw_one(draw.key, row, index > 0);
+                if token.is_none_or(|token| !draw.goes_on(index, token)) {
+                    break;
+                }
             }
         }
         self.logits = logits;
     }
 
-    fn draw_one(&mut self, key: SequenceKey, logits: &mut [f32]) {
+    /// Draws a token from `logits`, which are those after a draft or not. Returns the token
+    /// if the choice goes on after it.
+    fn draw_one(&mut self, key: SequenceKey, logits: &mut [f32], is_draft: bool) -> Option<u32> {
         let id = key.request;
         let Some(Entry::Serving(serving)) = self.requests.get_mut(&id) else {
-            return;
+            // Failed earlier in this step, by another of its choices.
+            return None;
         };
         let emitted = self.events.len();
         let events = &mut self.events;
@@ -223,17 +244,24 @@ impl<B: Backend> Core<'_, B> {
         match drawn {
             Ok(token) => {
                 self.counters.generated_tokens += 1;
-                if serving.is_open(key.choice) {
+                let is_open = serving.is_open(key.choice);
+                if is_draft {
+                    self.counters.accepted_drafts += 1;
+                    self.scheduler.confirm_draft(key, &self.backend);
+                }
+                if is_open {
                     self.scheduler.push(key, token);
                 } else {
                     self.scheduler.remove(key);
                 }
                 self.finish_if_complete(id);
+                is_open.then_some(token)
             }
             Err(fault) => {
                 // What the broken phase had half emitted must not get out.
                 self.events.truncate(emitted);
                 self.fail(id, fault, true);
+                None
             }
         }
     }

@@ -5,10 +5,12 @@ mod isolation;
 mod latches;
 mod record;
 mod rig;
+mod speculation;
 
 use std::collections::BTreeMap;
 
 use record::Ledger;
+use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::{Fault, Phase, Prompt, Request, RequestId, Sampling, StopRules, TokenId};
 use rig::{Rig, RigSize, run_alone};
 
@@ -16,6 +18,7 @@ use super::*;
 use crate::containment::planned;
 use crate::fake::Ailment;
 use crate::language::Language;
+use crate::scheduler::Drafting;
 use crate::seeded::Seeded;
 use crate::test_vocabulary::{self, NOTABLE_TOKENS, language};
 
@@ -24,6 +27,7 @@ const LARGE: RigSize = RigSize {
     slots: 8,
     batch_rows: 512,
     chunk_rows: 512,
+    drafting: Drafting::Never,
 };
 
 fn random_size(random: &mut Seeded) -> RigSize {
@@ -33,6 +37,7 @@ fn random_size(random: &mut Seeded) -> RigSize {
         slots: 1 + random.below(5),
         batch_rows: 1 + random.below(80),
         chunk_rows: [1, 7, 64, 512][random.below(4)],
+        drafting: [Drafting::Never, Drafting::Adaptive, Drafting::Eager][random.below(3)],
     }
 }
 
@@ -218,7 +223,8 @@ fn a_stream_resumes_after_any_of_its_events() {
         for cut in 0..=solo.event_count() {
             let mut ledger = Ledger::default();
             let id = RequestId(1);
-            let mut rig = Rig::new(&language, LARGE);
+            let drafting = [Drafting::Never, Drafting::Eager][round % 2];
+            let mut rig = Rig::new(&language, RigSize { drafting, ..LARGE });
             rig.submit(&mut ledger, id, request.clone());
             rig.run_until_events(&mut ledger, cut);
             let mut rig = rig.replaced(&mut ledger);

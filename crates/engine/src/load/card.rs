@@ -41,6 +41,7 @@ pub(super) fn describe(
         weights_bytes: facts.weights_bytes as u64,
         threads: u16::try_from(processor.pool.threads()).unwrap_or(u16::MAX),
         kernels: kernels(config, processor),
+        speculation: config.speculation,
         has_chat_template: language.template().is_ok(),
         load_ms: 0,
     }

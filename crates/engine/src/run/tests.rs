@@ -12,7 +12,7 @@ use relight_protocol::{
 use super::*;
 use crate::fake::FakeBackend;
 use crate::report::keep_reports_in_tests;
-use crate::scheduler::SchedulerConfig;
+use crate::scheduler::{Drafting, SchedulerConfig};
 use crate::test_vocabulary::{self, language};
 
 const PAGES: usize = 16;
@@ -136,6 +136,7 @@ fn with_engine<T>(panic_every: Option<usize>, work: impl FnOnce(&mut Front, &Rec
                 slots: 4,
                 batch_rows: 512,
                 chunk_rows: 512,
+                drafting: Drafting::Adaptive,
             };
             let context = PrepareContext {
                 language,

@@ -20,8 +20,30 @@ pub struct PageCopy {
 pub struct Part {
     pub key: SequenceKey,
     pub rows: usize,
-    /// Whether its last row's logits are wanted: a token is drawn then.
+    /// How many of them, at the end, are for tokens that are not drawn yet.
+    pub drafts: usize,
+    /// Whether a token is drawn: from the last row that is no draft, and if that gives the
+    /// first draft, from the next row, and so on.
     pub draws: bool,
+}
+
+/// A part that draws, with all that its tokens can be drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw<'a> {
+    pub key: SequenceKey,
+    /// Place of its first row of logits among those of the step.
+    pub first: usize,
+    /// Rows with logits: the last that is no draft, then the drafts.
+    pub rows: &'a [Row],
+}
+
+impl Draw<'_> {
+    /// Whether the logits of row `index + 1` are those after `token`, drawn from row `index`.
+    #[must_use]
+    pub fn goes_on(&self, index: usize, token: u32) -> bool {
+        let next = self.rows.get(index + 1);
+        next.is_some_and(|next| next.token == token)
+    }
 }
 
 /// One step.
@@ -50,6 +72,34 @@ impl StepPlan {
         &self.rows
     }
 
+    /// The parts that draw, in the order of the batch.
+    pub fn draws(&self) -> impl Iterator<Item = Draw<'_>> {
+        let (mut end, mut first) = (0, 0);
+        let draws = self.parts.iter().map(move |part| {
+            end += part.rows;
+            let with_logits = if part.draws { part.drafts + 1 } else { 0 };
+            first += with_logits;
+            Draw {
+                key: part.key,
+                first: first - with_logits,
+                rows: self.rows.get(end - with_logits..end).unwrap_or_default(),
+            }
+        });
+        draws.filter(|draw| !draw.rows.is_empty())
+    }
+
+    /// Rows of logits.
+    #[must_use]
+    pub fn logit_rows(&self) -> usize {
+        self.draws().map(|draw| draw.rows.len()).sum()
+    }
+
+    /// Whether it is answers alone that wait for the step, each for its next token.
+    #[must_use]
+    pub fn is_answers_alone(&self) -> bool {
+        self.rows.iter().all(|row| row.logits)
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -74,27 +124,30 @@ impl StepPlan {
         })
     }
 
-    /// Adds the next `count` tokens of a sequence.
+    /// Adds the next `count` tokens of a sequence, and its drafts if they are all there are.
     fn add(&mut self, sequence: &Sequence, count: usize) {
+        let draws = count == sequence.remaining();
+        let drafts = if draws { sequence.drafts() } else { &[] };
         assert!(
-            sequence.may_write(count),
+            sequence.may_write(count + drafts.len()),
             "a step would write a page that others see"
         );
-        let draws = count == sequence.remaining();
         let index = self.tables.len();
         let start = sequence.computed();
-        let tokens = sequence.tokens().iter().enumerate();
-        for (position, token) in tokens.skip(start).take(count) {
+        let last = start + count - 1;
+        let tokens = sequence.tokens().iter().skip(start).take(count);
+        for (position, token) in (start..).zip(tokens.chain(drafts)) {
             self.rows.push(Row {
                 token: *token,
                 position: narrow(position),
                 sequence: narrow(index),
-                logits: draws && position + 1 == start + count,
+                logits: draws && position >= last,
             });
         }
         self.parts.push(Part {
             key: sequence.key,
-            rows: count,
+            rows: count + drafts.len(),
+            drafts: drafts.len(),
             draws,
         });
         let table = sequence.pages().iter().map(|page| page.id().0);
@@ -122,7 +175,7 @@ impl Scheduler {
         for sequence in &self.running {
             if sequence.remaining() == 1 {
                 plan.add(sequence, 1);
-                budget -= 1;
+                budget -= 1 + sequence.drafts().len();
             } else {
                 prompts.push(sequence);
             }

@@ -33,6 +33,8 @@ struct Bench {
     /// Tokens so far and length at which it ends.
     open: BTreeMap<SequenceKey, (Vec<u32>, usize)>,
     done: BTreeMap<SequenceKey, Vec<u32>>,
+    /// Drafts that came true.
+    accepted: usize,
 }
 
 impl Bench {
@@ -41,6 +43,7 @@ impl Bench {
             slots,
             batch_rows,
             chunk_rows,
+            drafting: Drafting::Never,
         };
         let backend = FakeBackend::new(VOCABULARY, pages as usize);
         Self {
@@ -48,7 +51,14 @@ impl Bench {
             backend,
             open: BTreeMap::new(),
             done: BTreeMap::new(),
+            accepted: 0,
         }
+    }
+
+    /// As [`Self::new`], with drafts.
+    fn drafting(mut self, drafting: Drafting) -> Self {
+        self.scheduler.config.drafting = drafting;
+        self
     }
 
     fn add(&mut self, start: SequenceStart) {
@@ -74,19 +84,35 @@ impl Bench {
         plan.with_batch(|batch| backend.forward(batch, &mut logits))
             .unwrap();
         self.scheduler.confirm(&plan, &self.backend);
-        let drawn = plan.parts().iter().filter(|part| part.draws);
-        for (part, row) in drawn.zip(logits.chunks(VOCABULARY)) {
-            let (tokens, end) = self.open.get_mut(&part.key).unwrap();
-            tokens.push(argmax(row));
-            if tokens.len() == *end {
-                let (tokens, _end) = self.open.remove(&part.key).unwrap();
-                self.done.insert(part.key, tokens);
-                self.scheduler.remove(part.key);
-            } else {
-                self.scheduler.push(part.key, argmax(row));
+        assert_eq!(logits.len(), plan.logit_rows() * VOCABULARY);
+        for draw in plan.draws() {
+            let rows = logits.chunks(VOCABULARY).skip(draw.first);
+            for (index, row) in rows.take(draw.rows.len()).enumerate() {
+                let token = argmax(row);
+                if !self.take(draw.key, token, index > 0) || !draw.goes_on(index, token) {
+                    break;
+                }
             }
         }
         plan
+    }
+
+    /// Takes the next token of a sequence; false if that was its last.
+    fn take(&mut self, key: SequenceKey, token: u32, is_draft: bool) -> bool {
+        self.accepted += usize::from(is_draft);
+        if is_draft {
+            self.scheduler.confirm_draft(key, &self.backend);
+        }
+        let (tokens, end) = self.open.get_mut(&key).unwrap();
+        tokens.push(token);
+        if tokens.len() == *end {
+            let (tokens, _end) = self.open.remove(&key).unwrap();
+            self.done.insert(key, tokens);
+            self.scheduler.remove(key);
+            return false;
+        }
+        self.scheduler.push(key, token);
+        true
     }
 
     fn run_to_end(&mut self) {
@@ -261,7 +287,9 @@ fn schedules_do_not_change_results() {
         let slots = 1 + random.below(6);
         let batch = 1 + random.below(100);
         let chunk = [1, 7, 64, 1000][random.below(4)];
-        let mut bench = Bench::new(u32::try_from(pages).unwrap(), slots, batch, chunk);
+        let drafting = [Drafting::Never, Drafting::Adaptive, Drafting::Eager][random.below(3)];
+        let bench = Bench::new(u32::try_from(pages).unwrap(), slots, batch, chunk);
+        let mut bench = bench.drafting(drafting);
         let stems: Vec<_> = (0..3).map(|_stem| prompt_of(&mut random, 200)).collect();
         let mut expected = BTreeMap::new();
         let mut requests = 0;

@@ -6,13 +6,14 @@
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
+use relight_engine::scheduler::Drafting;
 use relight_gguf::GgmlType;
 use relight_kernels::Kernels;
 use relight_protocol::Isa;
 use relight_tiny_model::{Formats, TinyModel};
 
 use crate::tiny_file::TinyFile;
-use crate::trace::{Setup, Trace, Work, run, run_and_count};
+use crate::trace::{Savings, Setup, Trace, Work, run, run_and_count};
 
 /// Prompts of one test, and sequences of the largest batch.
 const WORKS: usize = 33;
@@ -37,16 +38,15 @@ impl Subject {
         }
     }
 
-    /// Returns how many pages engines had from those before them.
-    fn assert_same(&self, setup: &Setup, count: usize) -> u64 {
-        let (found, adopted) = run_and_count(&self.file, setup, &self.works[..count]);
+    fn assert_same(&self, setup: &Setup, count: usize) -> Savings {
+        let (found, savings) = run_and_count(&self.file, setup, &self.works[..count]);
         for (index, (found, expected)) in found.iter().zip(&self.expected).enumerate() {
             assert_eq!(
                 found, expected,
                 "sequence {index} of {count} with {setup:?}"
             );
         }
-        adopted
+        savings
     }
 }
 
@@ -95,6 +95,7 @@ fn works() -> Vec<Work> {
         Work {
             prompt: stem(shared).into_iter().chain(own).collect(),
             generate: 2 + index as usize % 3,
+            repeats: false,
         }
     };
     kinds.take(WORKS).map(work).collect()
@@ -211,7 +212,7 @@ fn engines_that_find_the_pages_of_killed_ones() {
                 keeps_pages: true,
                 ..Setup::busy()
             };
-            let adopted = subject.assert_same(&setup, 8);
+            let adopted = subject.assert_same(&setup, 8).adopted;
             assert!(adopted > 1, "{adopted} pages");
         }
     }
@@ -227,11 +228,13 @@ fn prefixes_that_were_there() {
             let work = Work {
                 prompt,
                 generate: 2,
+                repeats: false,
             };
             let cold = run(&subject.file, &Setup::busy(), std::slice::from_ref(&work));
             let warm = Work {
                 prompt: stem(200),
                 generate: 1,
+                repeats: false,
             };
             let one_by_one = Setup {
                 slots: 1,
@@ -244,10 +247,48 @@ fn prefixes_that_were_there() {
     }
 }
 
+/// Long answers that repeat themselves, with interruptions.
+#[test]
+fn tokens_that_were_drafted() {
+    for subject in subjects() {
+        let works = [0, 1, 63, 100].map(|shared| Work {
+            prompt: stem(shared).into_iter().chain([5, 9]).collect(),
+            generate: 70,
+            repeats: true,
+        });
+        let solo = |work: &Work| {
+            run(
+                &subject.file,
+                &Setup::reference(),
+                std::slice::from_ref(work),
+            )
+        };
+        let expected: Vec<_> = works.iter().flat_map(solo).collect();
+        let setups = [(1, None, None), (3, Some(7), None), (2, None, Some(5))];
+        for (threads, preempt_every, kill_every) in setups {
+            let setup = Setup {
+                threads,
+                preempt_every,
+                kill_every,
+                keeps_pages: kill_every.is_some(),
+                drafting: Drafting::Eager,
+                ..Setup::busy()
+            };
+            let (found, savings) = run_and_count(&subject.file, &setup, &works);
+            assert_eq!(found, expected, "{setup:?}");
+            let Savings {
+                drafted, accepted, ..
+            } = savings;
+            assert!(accepted > 20 && drafted > accepted, "{savings:?}");
+        }
+    }
+}
+
 prop_compose! {
     fn any_setup()(
         isa in prop::sample::select(tiers()),
         threads in 1..4_u16,
+        drafting in prop::sample::select(vec![Drafting::Never, Drafting::Adaptive, Drafting::Eager]),
         slots in 1..9_usize,
         batch_rows in 1..130_usize,
         chunk_rows in prop::sample::select(vec![1, 3, 16, 33, 64, 1000]),
@@ -264,6 +305,7 @@ prop_compose! {
             slots,
             batch_rows,
             chunk_rows,
+            drafting,
             pages,
             arrival_gap,
             preempt_every,

@@ -34,6 +34,7 @@ impl TinyFile {
             pages: Some(40),
             threads: Some(1),
             batch_tokens: 256,
+            speculation: relight_protocol::Speculation::Off,
             isa: None,
             chat_template: None,
         }

@@ -10,7 +10,7 @@ use relight_engine::backend::Backend;
 use relight_engine::cpu::CpuBackend;
 use relight_engine::load::load;
 use relight_engine::pages::{PageId, PageStore};
-use relight_engine::scheduler::{Scheduler, SchedulerConfig, StepPlan};
+use relight_engine::scheduler::{Drafting, Draw, Scheduler, SchedulerConfig, StepPlan};
 use relight_engine::{SequenceKey, SequenceStart};
 use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::{ChoiceIndex, EngineConfig, Isa, RequestId};
@@ -23,11 +23,26 @@ const POISON: u16 = 0x7e01;
 
 const KILLS_MAX: usize = 8;
 
-/// A prompt, and how many tokens to generate greedily.
+/// A prompt, and how many tokens to generate.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) prompt: Vec<u32>,
     pub(crate) generate: usize,
+    /// Greedily, or a phrase again and again that some logits interrupt.
+    pub(crate) repeats: bool,
+}
+
+/// Tokens of the phrase.
+const PHRASE: u32 = 5;
+
+impl Work {
+    /// The token after `count` others of the answer.
+    fn choose(&self, logits: &[f32], count: usize) -> u32 {
+        if self.repeats && !hash_logits(logits).is_multiple_of(8) {
+            return 50 + u32::try_from(count).unwrap() % PHRASE;
+        }
+        argmax(logits)
+    }
 }
 
 /// What must not depend on anything but the work and the model.
@@ -48,6 +63,7 @@ pub(crate) struct Setup {
     pub(crate) slots: usize,
     pub(crate) batch_rows: usize,
     pub(crate) chunk_rows: usize,
+    pub(crate) drafting: Drafting,
     pub(crate) pages: u32,
     /// Steps between two arrivals.
     pub(crate) arrival_gap: usize,
@@ -71,6 +87,7 @@ impl Setup {
             slots: 1,
             batch_rows: 4096,
             chunk_rows: 4096,
+            drafting: Drafting::Never,
             pages: 24,
             arrival_gap: 0,
             preempt_every: None,
@@ -96,8 +113,7 @@ struct Bench<'a> {
     file: &'a TinyFile,
     setup: &'a Setup,
     kv: Option<File>,
-    /// Pages that engines had from those before.
-    adopted: u64,
+    savings: Savings,
     backend: CpuBackend,
     scheduler: Scheduler,
     open: BTreeMap<SequenceKey, Open>,
@@ -110,13 +126,27 @@ struct Open {
     is_abandoned: bool,
 }
 
+/// What a run has saved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Savings {
+    /// Pages that engines had from those before them.
+    pub(crate) adopted: u64,
+    /// Drafts that were computed, and those that came true.
+    pub(crate) drafted: u64,
+    pub(crate) accepted: u64,
+}
+
 /// Does all of `works` as `setup` says.
 pub(crate) fn run(file: &TinyFile, setup: &Setup, works: &[Work]) -> Vec<Trace> {
     run_and_count(file, setup, works).0
 }
 
-/// As [`run`]; also how many pages engines had from those before them.
-pub(crate) fn run_and_count(file: &TinyFile, setup: &Setup, works: &[Work]) -> (Vec<Trace>, u64) {
+/// As [`run`]; also what it has saved.
+pub(crate) fn run_and_count(
+    file: &TinyFile,
+    setup: &Setup,
+    works: &[Work],
+) -> (Vec<Trace>, Savings) {
     let kv = setup.keeps_pages.then(|| File::from(memory_file("kv")));
     let mut bench = Bench::new(file, setup, kv);
     let mut waiting = works.iter().enumerate();
@@ -149,7 +179,7 @@ pub(crate) fn run_and_count(file: &TinyFile, setup: &Setup, works: &[Work]) -> (
     }
     let keys = (0..works.len()).map(|index| key(index, 0));
     let traces = keys.map(|key| bench.done[&key].clone()).collect();
-    (traces, bench.adopted)
+    (traces, bench.savings)
 }
 
 fn key(index: usize, choice: u16) -> SequenceKey {
@@ -178,13 +208,17 @@ impl<'a> Bench<'a> {
             slots: setup.slots,
             batch_rows: setup.batch_rows,
             chunk_rows: setup.chunk_rows,
+            drafting: setup.drafting,
         };
         let store = PageStore::adopt(backend.page_count(), loaded.card.fingerprint, &backend);
         Self {
             file,
             setup,
             kv,
-            adopted: store.adopted_count(),
+            savings: Savings {
+                adopted: store.adopted_count(),
+                ..Savings::default()
+            },
             backend,
             scheduler: Scheduler::new(sizes, store),
             open: BTreeMap::new(),
@@ -206,7 +240,10 @@ impl<'a> Bench<'a> {
     /// Everything but the tokens is lost, and the sealed pages if they are kept.
     fn kill(&mut self) {
         let mut next = Self::new(self.file, self.setup, self.kv.take());
-        next.adopted += self.adopted;
+        next.savings = Savings {
+            adopted: next.savings.adopted + self.savings.adopted,
+            ..self.savings
+        };
         next.open = std::mem::take(&mut self.open);
         next.done = std::mem::take(&mut self.done);
         for (key, open) in &next.open {
@@ -227,40 +264,52 @@ impl<'a> Bench<'a> {
             .unwrap();
         self.scheduler.confirm(&plan, &self.backend);
         let vocabulary = self.backend.vocabulary();
-        let mut rows = logits.chunks(vocabulary);
-        for (index, part) in plan.parts().iter().enumerate() {
-            if part.draws {
-                self.draw(&plan, index, rows.next().unwrap());
+        for draw in plan.draws() {
+            self.savings.drafted += draw.rows.len() as u64 - 1;
+            let rows = logits.chunks(vocabulary).skip(draw.first);
+            for (index, row) in rows.take(draw.rows.len()).enumerate() {
+                if index > 0 {
+                    self.savings.accepted += 1;
+                    self.scheduler.confirm_draft(draw.key, &self.backend);
+                }
+                let token = self.draw(&plan, draw, row);
+                if token.is_none_or(|token| !draw.goes_on(index, token)) {
+                    break;
+                }
             }
         }
         self.scheduler.audit().unwrap();
     }
 
-    /// Takes the best token for part `index` of the step.
-    fn draw(&mut self, plan: &StepPlan, index: usize, logits: &[f32]) {
-        let key = plan.parts()[index].key;
-        let table = plan.with_batch(|batch| batch.sequences[index].to_vec());
+    /// Takes the token that a row gives. Returns it if the sequence may go on in this step.
+    fn draw(&mut self, plan: &StepPlan, draw: Draw<'_>, logits: &[f32]) -> Option<u32> {
+        let (key, place) = (draw.key, draw.rows[0].sequence as usize);
+        let table = plan.with_batch(|batch| batch.sequences[place].to_vec());
         let open = self.open.get_mut(&key).unwrap();
         let computed = open.work.prompt.len() + open.trace.tokens.len();
-        let token = argmax(logits);
+        let token = open.work.choose(logits, open.trace.tokens.len());
         open.trace.tokens.push(token);
         open.trace.logits.push(hash_logits(logits));
         let count = open.trace.tokens.len();
         if open.is_abandoned && count * 2 > open.work.generate {
             self.open.remove(&key);
             self.scheduler.remove(key);
+            None
         } else if count == open.work.generate {
             let state = hash_state(&mut self.backend, &table, computed);
             let mut trace = self.open.remove(&key).unwrap().trace;
             trace.state = state;
             self.done.insert(key, trace);
             self.scheduler.remove(key);
+            None
         } else {
             self.scheduler.push(key, token);
             let every = self.setup.preempt_every;
-            if every.is_some_and(|every| count.is_multiple_of(every)) {
+            let is_preempted = every.is_some_and(|every| count.is_multiple_of(every));
+            if is_preempted {
                 self.scheduler.preempt(key);
             }
+            (!is_preempted).then_some(token)
         }
     }
 }

@@ -33,7 +33,7 @@ fn health_has_two_words_and_says_what_is_wrong() {
             issues [{"time":"2023-11-14T22:13:20Z","description":"the model is loading"}]
             degraded false
             state "loading"
-            {"pid":null,"restarts":0,"recent_faults":0,"contained_faults":0,"last_token_age_s":null,"last_fault":null,"loading":{"done_bytes":5,"total_bytes":9},"kernels":null,"slots":null,"pages":null}"#]],
+            {"pid":null,"restarts":0,"recent_faults":0,"contained_faults":0,"last_token_age_s":null,"last_fault":null,"loading":{"done_bytes":5,"total_bytes":9},"kernels":null,"speculation":null,"slots":null,"pages":null}"#]],
     );
     check(
         &Health {
@@ -46,7 +46,7 @@ fn health_has_two_words_and_says_what_is_wrong() {
             issues []
             degraded false
             state "ready"
-            {"pid":7,"restarts":0,"recent_faults":0,"contained_faults":0,"last_token_age_s":null,"last_fault":null,"loading":null,"kernels":null,"slots":null,"pages":null}"#]],
+            {"pid":7,"restarts":0,"recent_faults":0,"contained_faults":0,"last_token_age_s":null,"last_fault":null,"loading":null,"kernels":null,"speculation":null,"slots":null,"pages":null}"#]],
     );
 }
 
@@ -67,7 +67,7 @@ fn a_fault_is_an_issue_until_the_server_has_recovered() {
             issues [{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"}]
             degraded false
             state "recovering"
-            {"pid":null,"restarts":1,"recent_faults":2,"contained_faults":0,"last_token_age_s":0.25,"last_fault":{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"},"loading":null,"kernels":null,"slots":null,"pages":null}"#]],
+            {"pid":null,"restarts":1,"recent_faults":2,"contained_faults":0,"last_token_age_s":0.25,"last_fault":{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"},"loading":null,"kernels":null,"speculation":null,"slots":null,"pages":null}"#]],
     );
     check(
         &faulty(Status::Degraded),
@@ -76,7 +76,7 @@ fn a_fault_is_an_issue_until_the_server_has_recovered() {
             issues [{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"}]
             degraded true
             state "degraded"
-            {"pid":null,"restarts":1,"recent_faults":2,"contained_faults":0,"last_token_age_s":0.25,"last_fault":{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"},"loading":null,"kernels":null,"slots":null,"pages":null}"#]],
+            {"pid":null,"restarts":1,"recent_faults":2,"contained_faults":0,"last_token_age_s":0.25,"last_fault":{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"},"loading":null,"kernels":null,"speculation":null,"slots":null,"pages":null}"#]],
     );
     check(
         &faulty(Status::Ready),
@@ -85,6 +85,6 @@ fn a_fault_is_an_issue_until_the_server_has_recovered() {
             issues []
             degraded false
             state "ready"
-            {"pid":null,"restarts":1,"recent_faults":2,"contained_faults":0,"last_token_age_s":0.25,"last_fault":{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"},"loading":null,"kernels":null,"slots":null,"pages":null}"#]],
+            {"pid":null,"restarts":1,"recent_faults":2,"contained_faults":0,"last_token_age_s":0.25,"last_fault":{"time":"2023-11-14T22:12:20Z","description":"the engine was killed"},"loading":null,"kernels":null,"speculation":null,"slots":null,"pages":null}"#]],
     );
 }

@@ -23,6 +23,8 @@ fn snapshot() -> Snapshot {
             prompt_tokens_total: 500,
             cached_tokens_total: 64,
             generated_tokens_total: 300,
+            drafted_tokens_total: 9,
+            accepted_drafts_total: 4,
             preemptions_total: 1,
             contained_faults_total: 2,
             audits_total: 7,
@@ -72,9 +74,16 @@ fn samples(prefix: &str) -> String {
 
 #[test]
 fn our_own_names_tell_everything() {
+    let all = samples("relight_");
+    let others = all
+        .lines()
+        .filter(|line| !line.starts_with("relight_recovery"));
+    let others: Vec<&str> = others.collect();
     expect![[r#"
         relight_audit_failures_total{model_name="m \"q\""} 1
         relight_audits_total{model_name="m \"q\""} 7
+        relight_draft_tokens_accepted_total{model_name="m \"q\""} 4
+        relight_draft_tokens_total{model_name="m \"q\""} 9
         relight_duplicate_events_total{model_name="m \"q\""} 0
         relight_e2e_request_latency_seconds_bucket{model_name="m \"q\"",le="0.05"} 0
         relight_e2e_request_latency_seconds_count{model_name="m \"q\""} 1
@@ -107,21 +116,6 @@ fn our_own_names_tell_everything() {
         relight_quarantines_total{model_name="m \"q\""} 0
         relight_ready{model_name="m \"q\""} 0
         relight_recent_faults{model_name="m \"q\""} 0
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="+Inf"} 3
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.01"} 0
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.025"} 0
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.05"} 0
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.1"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.25"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.5"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="1"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="10"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="2.5"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="30"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="5"} 2
-        relight_recovery_seconds_bucket{model_name="m \"q\"",le="60"} 2
-        relight_recovery_seconds_count{model_name="m \"q\""} 3
-        relight_recovery_seconds_sum{model_name="m \"q\""} 70.2
         relight_requests_in_flight_max{model_name="m \"q\""} 0
         relight_requests_in_flight{model_name="m \"q\""} 3
         relight_requests_resumed_total{model_name="m \"q\""} 0
@@ -141,7 +135,28 @@ fn our_own_names_tell_everything() {
         relight_time_to_first_token_seconds_sum{model_name="m \"q\""} 0.03
         relight_tokens_replayed_total{model_name="m \"q\""} 0
         relight_usage_corrections_total{model_name="m \"q\""} 0"#]]
-    .assert_eq(&samples("relight_"));
+    .assert_eq(&others.join("\n"));
+}
+
+#[test]
+fn the_time_that_recovery_takes_is_a_histogram() {
+    expect![[r#"
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="+Inf"} 3
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.01"} 0
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.025"} 0
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.05"} 0
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.1"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.25"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="0.5"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="1"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="10"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="2.5"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="30"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="5"} 2
+        relight_recovery_seconds_bucket{model_name="m \"q\"",le="60"} 2
+        relight_recovery_seconds_count{model_name="m \"q\""} 3
+        relight_recovery_seconds_sum{model_name="m \"q\""} 70.2"#]]
+    .assert_eq(&samples("relight_recovery"));
 }
 
 #[test]
@@ -165,6 +180,8 @@ fn known_names_tell_what_dashboards_ask() {
         vllm:request_success_total{model_name="m \"q\"",finished_reason="error"} 4
         vllm:request_success_total{model_name="m \"q\"",finished_reason="length"} 2
         vllm:request_success_total{model_name="m \"q\"",finished_reason="stop"} 5
+        vllm:spec_decode_num_accepted_tokens_total{model_name="m \"q\""} 4
+        vllm:spec_decode_num_draft_tokens_total{model_name="m \"q\""} 9
         vllm:time_to_first_token_seconds_bucket{model_name="m \"q\"",le="0.05"} 1
         vllm:time_to_first_token_seconds_count{model_name="m \"q\""} 1
         vllm:time_to_first_token_seconds_sum{model_name="m \"q\""} 0.03"#]]

@@ -240,6 +240,7 @@ fn card() -> ModelCard {
         weights_bytes: 9_000,
         threads: 2,
         kernels: "avx2".to_owned(),
+        speculation: relight_protocol::Speculation::Off,
         has_chat_template: true,
         load_ms: 12,
     }

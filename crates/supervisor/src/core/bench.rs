@@ -48,6 +48,7 @@ pub(super) fn card() -> ModelCard {
         weights_bytes: 4,
         threads: 1,
         kernels: "k".into(),
+        speculation: relight_protocol::Speculation::Off,
         has_chat_template: false,
         load_ms: 1,
     }
@@ -75,6 +76,7 @@ impl Bench {
             pages: None,
             threads: None,
             batch_tokens: 64,
+            speculation: relight_protocol::Speculation::Off,
             isa: None,
             chat_template: None,
         };

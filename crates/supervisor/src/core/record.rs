@@ -252,6 +252,8 @@ fn sum(dead: Stats, up: Stats) -> Stats {
         prompt_tokens_total: total(|stats| stats.prompt_tokens_total),
         cached_tokens_total: total(|stats| stats.cached_tokens_total),
         generated_tokens_total: total(|stats| stats.generated_tokens_total),
+        drafted_tokens_total: total(|stats| stats.drafted_tokens_total),
+        accepted_drafts_total: total(|stats| stats.accepted_drafts_total),
         preemptions_total: total(|stats| stats.preemptions_total),
         contained_faults_total: total(|stats| stats.contained_faults_total),
         audits_total: total(|stats| stats.audits_total),

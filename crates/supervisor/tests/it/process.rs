@@ -96,6 +96,7 @@ fn engine_config() -> EngineConfig {
         pages: None,
         threads: None,
         batch_tokens: 512,
+        speculation: relight_protocol::Speculation::Off,
         isa: None,
         chat_template: None,
     }

@@ -133,6 +133,7 @@ pub(crate) fn card() -> ModelCard {
         weights_bytes: 0,
         threads: 1,
         kernels: "none".into(),
+        speculation: relight_protocol::Speculation::Off,
         has_chat_template: false,
         load_ms: 0,
     }

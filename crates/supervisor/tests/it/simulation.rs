@@ -73,6 +73,7 @@ impl Simulation {
             pages: None,
             threads: None,
             batch_tokens: 512,
+            speculation: relight_protocol::Speculation::Off,
             isa: None,
             chat_template: None,
         };

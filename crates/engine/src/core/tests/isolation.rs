@@ -18,6 +18,7 @@ const SMALL: RigSize = RigSize {
     slots: 4,
     batch_rows: 64,
     chunk_rows: 16,
+    drafting: Drafting::Eager,
 };
 
 /// As many tokens as fit the context.

@@ -60,6 +60,12 @@ impl Entry {
         }
     }
 
+    /// Prompt and answer of the first choice.
+    pub(super) fn conversation(&self) -> Vec<TokenId> {
+        let prompt = self.prompt.iter().flat_map(|(prompt, _text)| prompt);
+        prompt.chain(&self.choices[0].tokens).copied().collect()
+    }
+
     /// Why each choice has ended.
     pub(super) fn reasons(&self) -> Vec<Option<FinishReason>> {
         self.choices.iter().map(|choice| choice.reason).collect()

@@ -11,7 +11,7 @@ use crate::fake::FakeBackend;
 use crate::language::Language;
 use crate::pages::injected;
 use crate::prepare::{PrepareContext, run_job};
-use crate::scheduler::SchedulerConfig;
+use crate::scheduler::{Drafting, SchedulerConfig};
 use crate::seeded::Seeded;
 use crate::sequence::SequenceKey;
 use crate::test_vocabulary;
@@ -33,6 +33,7 @@ pub(super) struct RigSize {
     pub(super) slots: usize,
     pub(super) batch_rows: usize,
     pub(super) chunk_rows: usize,
+    pub(super) drafting: Drafting,
 }
 
 pub(super) struct Rig<'a> {
@@ -60,6 +61,7 @@ impl<'a> Rig<'a> {
             slots: size.slots,
             batch_rows: size.batch_rows,
             chunk_rows: size.chunk_rows,
+            drafting: size.drafting,
         };
         Self {
             core: Core::new(backend, config, 1),
@@ -224,6 +226,7 @@ pub(super) fn run_alone(language: &Language, request: &Request) -> Entry {
         slots: 3,
         batch_rows: 4096,
         chunk_rows: 4096,
+        drafting: Drafting::Never,
     };
     let mut rig = Rig::new(language, size);
     rig.submit(&mut ledger, RequestId(1), request.clone());
