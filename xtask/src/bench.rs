@@ -115,6 +115,7 @@ fn measure(
                 work: work.name(),
                 date: samples::date()?,
                 commit: samples::commit(workspace)?,
+                roofline: samples.roofline,
                 engines: session.measure(model, work)?,
             };
             samples.replace(piece);

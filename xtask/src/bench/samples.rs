@@ -32,6 +32,8 @@ pub(super) struct Piece {
     pub(super) work: String,
     pub(super) date: String,
     pub(super) commit: String,
+    /// The machine as it was in that run.
+    pub(super) roofline: Roofline,
     pub(super) engines: BTreeMap<String, Series>,
 }
 

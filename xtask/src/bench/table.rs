@@ -1,5 +1,7 @@
 //! The table in docs/performance.md: medians, ratios, verdicts, and the losses in words.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 
 use super::goals::{self, Bound, Row};
@@ -108,7 +110,7 @@ impl Line {
             ratio: ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
             goal,
             verdict: met,
-            share: share(&samples.roofline, model, row, [Some(ours), best]),
+            share: share(&piece.roofline, model, row, [Some(ours), best]),
         })
     }
 
@@ -195,31 +197,42 @@ fn share(roofline: &Roofline, model: &Model, row: &Row, figures: [Option<f64>; 2
 
 /// What did not go well on this model, in words: failures, noise, answers that differ.
 fn failures(samples: &Samples, model: &Model) -> String {
-    let mut text = String::new();
+    // Each finding with the work that shows it.
+    let mut findings: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let pieces = samples
         .pieces
         .iter()
         .filter(|piece| piece.model == model.file);
     for piece in pieces {
         for (engine, series) in &piece.engines {
-            if let Some(failure) = &series.failure {
-                text += &format!("- {}: {engine} {failure}\n", piece.work);
-            }
+            let failure = series
+                .failure
+                .iter()
+                .map(|failure| format!("{engine} {failure}"));
             let others = series.median("others").unwrap_or_default();
-            if others > NOISE_MAX {
-                text += &format!(
-                    "- {}: others used {:.0} % of the machine beside {engine}\n",
-                    piece.work,
+            let noise = (others > NOISE_MAX).then(|| {
+                format!(
+                    "others used {:.0} % of the machine beside {engine}",
                     100.0 * others
-                );
+                )
+            });
+            for finding in failure.chain(noise).chain(differing(piece)) {
+                let works = findings.entry(finding).or_default();
+                if !works.contains(&piece.work.as_str()) {
+                    works.push(&piece.work);
+                }
             }
         }
-        text += &differing(piece).unwrap_or_default();
     }
-    if text.is_empty() {
-        return text;
+    let lines = findings
+        .iter()
+        .map(|(finding, works)| format!("\n- {}: {finding}", works.join(", ")));
+    let lines: String = lines.collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        lines + "\n"
     }
-    format!("\n{text}")
 }
 
 /// Whether speculation changed an answer, which it never may.

@@ -1,7 +1,7 @@
 //! Elementary functions as fixed sequences of IEEE operations: the same bits everywhere,
 //! with no call into a platform's math library.
 
-use crate::simd::Simd;
+use crate::simd::{LANES, Simd};
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 in two parts; the first has few enough bits that its product with an exponent is exact.
@@ -38,6 +38,14 @@ pub(super) fn exp<S: Simd>(simd: S, a: S::F) -> S::F {
     let one_plus_r = simd.add(r, simd.splat(1.0));
     let value = simd.mul(simd.fma(simd.mul(p, r), r, one_plus_r), simd.pow2(power));
     simd.select_greater(least, a, simd.splat(0.0), value)
+}
+
+/// [`exp`] of one number.
+#[inline(always)]
+pub(super) fn exp_one<S: Simd>(simd: S, a: f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    simd.store(exp(simd, simd.splat(a)), &mut lanes);
+    lanes[0]
 }
 
 /// Hyperbolic tangent, absolute error below 2^-22.

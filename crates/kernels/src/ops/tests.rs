@@ -1,10 +1,8 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::simd::{Kernel, Scalar, Tier};
 use crate::{Isa, Kernels, Pool};
 
-fn noise(seed: u64, len: usize) -> Vec<f32> {
+pub(super) fn noise(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -15,14 +13,14 @@ fn noise(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|_| next() * 3.0).collect()
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub(super) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
 struct Apply<'a>(&'a [f32], Function);
 
 #[derive(Clone, Copy, Debug)]
-enum Function {
+pub(super) enum Function {
     Exp,
     Tanh,
     Silu,
@@ -46,6 +44,11 @@ impl Kernel for Apply<'_> {
         }
         out
     }
+}
+
+/// One value of a function.
+pub(super) fn apply(function: Function, x: f32) -> f32 {
+    Apply(&[x], function).run(Scalar)[0]
 }
 
 fn samples() -> Vec<f32> {
@@ -200,192 +203,6 @@ fn rope_turns_pairs_by_position_times_frequency() {
             }
         }
     }
-}
-
-/// A batch over one layer: every sequence's keys and values up to its length are in pages.
-struct Scene {
-    layout: KvLayout,
-    shape: AttentionShape,
-    kv: Vec<u16>,
-    tables: Vec<Vec<u32>>,
-    kv_heads: usize,
-    size: usize,
-}
-
-impl Scene {
-    /// Pages start as NaN, so that a read of an unwritten slot shows.
-    fn new(
-        lengths: &[usize],
-        kv_heads: usize,
-        group: usize,
-        size: usize,
-        window: Option<u32>,
-    ) -> Self {
-        let layout = KvLayout::new(&[(1, 16), (kv_heads, size)]);
-        let pages: usize = lengths
-            .iter()
-            .map(|length| length.div_ceil(PAGE_TOKENS))
-            .sum();
-        let mut kv = vec![0x7e01; (pages + 1) * layout.page_elements()];
-        let mut free = (1..=pages as u32).rev();
-        let (kernels, pool) = (Kernels::detect(), Pool::new(1));
-        let tables = lengths.iter().enumerate().map(|(sequence, length)| {
-            let table: Vec<u32> = free.by_ref().take(length.div_ceil(PAGE_TOKENS)).collect();
-            let rows: Vec<KvRow> = (0..*length)
-                .map(|at| KvRow {
-                    page: table[at / PAGE_TOKENS],
-                    slot: (at % PAGE_TOKENS) as u32,
-                })
-                .collect();
-            let keys = noise(2 * sequence as u64 + 1, length * kv_heads * size);
-            let values = noise(2 * sequence as u64 + 2, length * kv_heads * size);
-            kernels.kv_write(&pool, (&mut kv, &layout, 1), &rows, (&keys, &values));
-            table
-        });
-        let tables = tables.collect();
-        let shape = AttentionShape {
-            heads: kv_heads * group,
-            scale: 0.125,
-            window,
-            softcap: None,
-        };
-        Self {
-            layout,
-            shape,
-            kv,
-            tables,
-            kv_heads,
-            size,
-        }
-    }
-
-    fn attend(&self, kernels: &Kernels, threads: usize, rows: &[AttentionRow]) -> Vec<f32> {
-        let cols = self.shape.heads * self.size;
-        let query =
-            |row: &AttentionRow| noise(u64::from(row.position * 31 + row.sequence) + 99, cols);
-        let queries: Vec<f32> = rows.iter().flat_map(query).collect();
-        let tables: Vec<&[u32]> = self.tables.iter().map(Vec::as_slice).collect();
-        let mut out = vec![f32::NAN; queries.len()];
-        let pages = (self.kv.as_slice(), &self.layout, 1);
-        kernels.attention(
-            &Pool::new(threads),
-            pages,
-            &self.shape,
-            (&queries, rows, &tables),
-            &mut out,
-        );
-        out
-    }
-
-    fn value(&self, sequence: u32, position: usize, offset: usize) -> f64 {
-        let page = self.tables[sequence as usize][position / PAGE_TOKENS] as usize;
-        f64::from(crate::f16_to_f32(
-            self.kv[page * self.layout.page_elements() + offset],
-        ))
-    }
-
-    /// The textbook formula in f64.
-    fn exact(&self, row: AttentionRow) -> Vec<f64> {
-        let layer = self.layout.layers[1];
-        let cols = self.shape.heads * self.size;
-        let query = noise(u64::from(row.position * 31 + row.sequence) + 99, cols);
-        let mut out = vec![0.0; cols];
-        for head in 0..self.shape.heads {
-            let kv_head = head / (self.shape.heads / self.kv_heads);
-            let visible = self.shape.visible(row.position as usize);
-            let score = |position: usize| -> f64 {
-                let at = layer.keys(kv_head) + position % PAGE_TOKENS;
-                let products = (0..self.size).map(|d| {
-                    f64::from(query[head * self.size + d])
-                        * self.value(row.sequence, position, at + d * PAGE_TOKENS)
-                });
-                let raw = products.sum::<f64>() * f64::from(self.shape.scale);
-                self.shape
-                    .softcap
-                    .map_or(raw, |cap| f64::from(cap) * (raw / f64::from(cap)).tanh())
-            };
-            let scores: Vec<f64> = visible.clone().map(score).collect();
-            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-            for (position, score) in visible.zip(scores) {
-                let at = layer.values(kv_head) + (position % PAGE_TOKENS) * self.size;
-                for d in 0..self.size {
-                    let value = self.value(row.sequence, position, at + d);
-                    out[head * self.size + d] += (score - max).exp() / total * value;
-                }
-            }
-        }
-        out
-    }
-}
-
-#[test]
-fn attention_equals_the_textbook_formula() {
-    for (length, window, softcap) in [
-        (1, None, None),
-        (64, None, None),
-        (65, None, Some(5.0)),
-        (200, Some(70), None),
-        (2100, None, None),
-        (2100, Some(1500), None),
-    ] {
-        let mut scene = Scene::new(&[length], 2, 3, 32, window);
-        scene.shape.softcap = softcap;
-        let row = AttentionRow {
-            position: length as u32 - 1,
-            sequence: 0,
-        };
-        let out = scene.attend(&Kernels::detect(), 1, &[row]);
-        for (found, exact) in out.iter().zip(scene.exact(row)) {
-            assert!(
-                (f64::from(*found) - exact).abs() < 2e-5,
-                "{found} is not {exact}, length {length}"
-            );
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    /// Every row alone on one scalar thread, against any batch on any tier and team.
-    #[test]
-    fn attention_of_a_row_does_not_depend_on_its_batch(
-        lengths in proptest::collection::vec(1_usize..260, 1..4),
-        group in 1_usize..8, kv_heads in 1_usize..3,
-        window in proptest::option::of(1_u32..150),
-        tail in 1_usize..70,
-    ) {
-        let scene = Scene::new(&lengths, kv_heads, group, 16, window);
-        let rows: Vec<AttentionRow> = lengths.iter().enumerate().flat_map(|(sequence, length)| {
-            let first = length.saturating_sub(tail);
-            (first..*length).map(move |position| AttentionRow { position: position as u32, sequence: sequence as u32 })
-        }).collect();
-        let scalar = Kernels::with_isa(Isa::Scalar).unwrap();
-        let alone: Vec<f32> = rows.iter().flat_map(|row| scene.attend(&scalar, 1, &[*row])).collect();
-        for kernels in Kernels::available() {
-            for threads in 1..=3 {
-                prop_assert_eq!(bits(&scene.attend(&kernels, threads, &rows)), bits(&alone));
-            }
-        }
-    }
-}
-
-#[test]
-fn a_copied_page_prefix_attends_like_the_original() {
-    let mut scene = Scene::new(&[50], 2, 2, 32, None);
-    let row = AttentionRow {
-        position: 39,
-        sequence: 0,
-    };
-    let expected = scene.attend(&Kernels::detect(), 1, &[row]);
-    let original = scene.tables[0][0];
-    scene.layout.copy_tokens(&mut scene.kv, original, 0, 40);
-    scene.tables[0][0] = 0;
-    assert_eq!(
-        bits(&scene.attend(&Kernels::detect(), 1, &[row])),
-        bits(&expected)
-    );
 }
 
 #[test]

@@ -227,6 +227,15 @@ impl Simd for Avx2 {
         both!(_mm256_andnot_ps, sign, a)
     }
     #[inline(always)]
+    fn fold_max(self, a: F) -> f32 {
+        let eight = pure!(_mm256_max_ps(a[0], a[1]));
+        let high = pure!(_mm256_extractf128_ps::<1>(eight));
+        let four = pure!(_mm_max_ps(_mm256_castps256_ps128(eight), high));
+        let two = pure!(_mm_max_ps(four, _mm_movehl_ps(four, four)));
+        let one = pure!(_mm_max_ss(two, _mm_movehdup_ps(two)));
+        pure!(_mm_cvtss_f32(one))
+    }
+    #[inline(always)]
     fn select_greater(self, a: F, b: F, x: F, y: F) -> F {
         let mask = [
             pure!(_mm256_cmp_ps::<_CMP_GT_OQ>(a[0], b[0])),
@@ -351,9 +360,9 @@ impl Simd for Avx2 {
         }
     }
     #[inline(always)]
-    fn prefetch(self, source: &[u8], offset: usize) {
-        let line = source.as_ptr().wrapping_add(offset);
+    fn prefetch<T>(self, source: &[T], offset: usize) {
+        let line = source.as_ptr().cast::<i8>().wrapping_add(offset);
         // SAFETY: a prefetch reads nothing, and of an address that is not mapped it is a no-op.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
 }

@@ -232,9 +232,9 @@ impl Simd for Avx512 {
         self.dot::<8, N>(codes, activations)
     }
     #[inline(always)]
-    fn prefetch(self, source: &[u8], offset: usize) {
-        let line = source.as_ptr().wrapping_add(offset);
+    fn prefetch<T>(self, source: &[T], offset: usize) {
+        let line = source.as_ptr().cast::<i8>().wrapping_add(offset);
         // SAFETY: a prefetch reads nothing, and of an address that is not mapped it is a no-op.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
 }

@@ -55,6 +55,15 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
     /// Clears the sign.
     fn abs(self, a: Self::F) -> Self::F;
+    /// The greatest lane, of lanes that are no NaN.
+    #[inline(always)]
+    fn fold_max(self, a: Self::F) -> f32 {
+        let mut lanes = [0.0; LANES];
+        self.store(a, &mut lanes);
+        lanes
+            .into_iter()
+            .fold(lanes[0], |max, lane| if lane > max { lane } else { max })
+    }
     /// `if a > b { x } else { y }`.
     fn select_greater(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F;
     /// Nearest integer, ties to even; the value must fit an i32.
@@ -125,7 +134,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     }
     /// Asks for the cache line `offset` bytes after the start of `source`, ahead of its use. It
     /// may lie beyond the end.
-    fn prefetch(self, source: &[u8], offset: usize);
+    fn prefetch<T>(self, source: &[T], offset: usize);
 }
 
 /// Code that runs on any tier. `run` must be `#[inline(always)]`, as must everything generic

@@ -156,5 +156,5 @@ impl Simd for Scalar {
         self.dot::<8, N>(codes, activations)
     }
     #[inline(always)]
-    fn prefetch(self, _source: &[u8], _offset: usize) {}
+    fn prefetch<T>(self, _source: &[T], _offset: usize) {}
 }

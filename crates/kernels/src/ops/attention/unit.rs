@@ -1,0 +1,405 @@
+//! A unit of work: rows of one sequence and query heads of one key/value head, over some
+//! segments of the keys.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use super::block::{self, BLOCK_VECTORS, Element, GROUP_MAX, Half, Rows, Single, Weights};
+use super::plan::{Part, SEGMENT_TOKENS};
+use super::state::{Softmax, merge};
+use super::{AttentionRow, AttentionShape};
+use crate::ops::kv::{KvLayer, PAGE_TOKENS};
+use crate::pool::Disjoint;
+use crate::simd::{Kernel, LANES, Simd};
+
+/// Pages of a sequence, seen by one key/value head.
+#[derive(Clone, Copy)]
+pub(super) struct Pages<'a> {
+    pub(super) kv: &'a [u16],
+    pub(super) page_elements: usize,
+    pub(super) layer: KvLayer,
+    pub(super) head: usize,
+    pub(super) table: &'a [u32],
+}
+
+impl<'a> Pages<'a> {
+    /// Keys and values of a block.
+    fn block(&self, block: usize) -> (&'a [u16], &'a [u16]) {
+        let page = self.table[block] as usize * self.page_elements;
+        let elements = self.layer.head_elements();
+        let keys = &self.kv[page + self.layer.keys(self.head)..][..elements];
+        let values = &self.kv[page + self.layer.values(self.head)..][..elements];
+        (keys, values)
+    }
+}
+
+/// What a thread works in, kept from unit to unit. By query, which is row-major (row, head).
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// (queries, `head_size`): scaled.
+    queries: Vec<f32>,
+    /// State within the segment, and over the segments before it.
+    segment: States,
+    total: States,
+    /// Positions that a row sees.
+    visible: Vec<Range<usize>>,
+    /// Keys and values of a block, widened: (vectors, `head_size`, 16) and (vectors, 64, 16).
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+#[derive(Debug, Default)]
+struct States {
+    softmax: Vec<Softmax>,
+    /// (queries, `head_size`): weighted values.
+    sums: Vec<f32>,
+}
+
+impl States {
+    fn start(&mut self, queries: usize, elements: usize) {
+        self.softmax.clear();
+        self.softmax.resize(queries, Softmax::FRESH);
+        self.sums.clear();
+        self.sums.resize(elements, 0.0);
+    }
+
+    #[inline(always)]
+    fn merge<S: Simd>(&mut self, simd: S, size: usize, softmax: &[Softmax], sums: &[f32]) {
+        let totals = self
+            .softmax
+            .iter_mut()
+            .zip(self.sums.chunks_exact_mut(size));
+        let segment = softmax.iter().zip(sums.chunks_exact(size));
+        for (total, (softmax, sums)) in totals.zip(segment) {
+            merge(simd, total, (*softmax, sums));
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Unit<'a> {
+    pub(super) pages: Pages<'a>,
+    pub(super) shape: &'a AttentionShape,
+    /// All rows of the batch: (rows, heads, `head_size`).
+    pub(super) queries: &'a [f32],
+    pub(super) rows: &'a [AttentionRow],
+    pub(super) out: &'a Disjoint<'a, f32>,
+    /// What the unit, perhaps with others, computes.
+    pub(super) part: &'a Part,
+    pub(super) segments: Range<usize>,
+    /// Where states wait for those of other units.
+    pub(super) partial: &'a Disjoint<'a, f32>,
+    pub(super) buffers: &'a mut Buffers,
+}
+
+impl Kernel for Unit<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        self.start();
+        let size = self.pages.layer.head_size;
+        for segment in self.segments.clone() {
+            let (queries, elements) = (self.part.queries(), self.buffers.queries.len());
+            self.buffers.segment.start(queries, elements);
+            self.walk(simd, segment);
+            let Buffers {
+                segment: state,
+                total,
+                ..
+            } = &mut *self.buffers;
+            if self.part.is_split() {
+                self.part
+                    .keep(self.partial, segment, size, &state.softmax, &state.sums);
+            } else {
+                total.merge(simd, size, &state.softmax, &state.sums);
+            }
+        }
+        if self.part.is_split() {
+            if self
+                .part
+                .pending
+                .fetch_sub(self.segments.len(), Ordering::AcqRel)
+                > self.segments.len()
+            {
+                return;
+            }
+            let Buffers {
+                segment: state,
+                total,
+                ..
+            } = &mut *self.buffers;
+            for segment in self.part.segments.clone() {
+                self.part
+                    .recall(self.partial, segment, size, state_parts(state));
+                total.merge(simd, size, &state.softmax, &state.sums);
+            }
+        }
+        self.finish();
+    }
+}
+
+fn state_parts(state: &mut States) -> (&mut [Softmax], &mut [f32]) {
+    (&mut state.softmax, &mut state.sums)
+}
+
+impl Unit<'_> {
+    /// Columns of a row in `queries` and `out` that belong to the part.
+    fn cols(&self, row: usize) -> Range<usize> {
+        let size = self.pages.layer.head_size;
+        let start = (row * self.shape.heads + self.part.heads.start) * size;
+        start..start + self.part.heads.len() * size
+    }
+
+    /// Fills the buffers.
+    fn start(&mut self) {
+        let size = self.pages.layer.head_size;
+        let heads = self.part.heads.len();
+        let buffers = &mut *self.buffers;
+        buffers.queries.resize(self.part.queries() * size, 0.0);
+        buffers.visible.clear();
+        for row in self.part.rows.clone() {
+            let position = self.rows[row].position as usize;
+            buffers.visible.push(self.shape.visible(position));
+        }
+        for group in groups(self.part.queries()) {
+            let width = group.len();
+            let interleaved = &mut buffers.queries[group.start * size..group.end * size];
+            for (column, query) in group.enumerate() {
+                let row = self.part.rows.start + query / heads;
+                let head = self.part.heads.start + query % heads;
+                let source = &self.queries[(row * self.shape.heads + head) * size..][..size];
+                for (element, target) in source.iter().zip(interleaved.chunks_exact_mut(width)) {
+                    target[column] = element * self.shape.scale;
+                }
+            }
+        }
+        let elements = self.pages.layer.head_elements();
+        buffers
+            .total
+            .start(self.part.queries(), self.part.queries() * size);
+        buffers.keys.resize(elements, 0.0);
+        buffers.values.resize(elements, 0.0);
+    }
+
+    /// Divides by the sums of weights and writes the rows.
+    fn finish(&self) {
+        let size = self.pages.layer.head_size;
+        let heads = self.part.heads.len();
+        let total = &self.buffers.total;
+        let rows = total.sums.chunks_exact(heads * size);
+        let rows = rows.zip(total.softmax.chunks_exact(heads));
+        for (row, (sums, softmax)) in self.part.rows.clone().zip(rows) {
+            // SAFETY: the rows and heads of a part are written by its last unit alone.
+            let out = unsafe { self.out.slice(self.cols(row)) };
+            let heads = out.chunks_exact_mut(size).zip(sums.chunks_exact(size));
+            for ((out, sums), softmax) in heads.zip(softmax) {
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    *out = sum / softmax.sum;
+                }
+            }
+        }
+    }
+
+    /// Takes the blocks of a segment into the state of it.
+    #[inline(always)]
+    fn walk<S: Simd>(&mut self, simd: S, segment: usize) {
+        let blocks = SEGMENT_TOKENS / PAGE_TOKENS;
+        let end = self.part.blocks.end.min((segment + 1) * blocks);
+        for block in self.part.blocks.start.max(segment * blocks)..end {
+            let (keys, values) = self.pages.block(block);
+            let next = if block + 1 < end {
+                self.pages.block(block + 1).0
+            } else {
+                values
+            };
+            self.attend(simd, block, (keys, values, next));
+        }
+    }
+
+    /// Takes a block into the state of every query that sees any of it.
+    #[inline(always)]
+    fn attend<S: Simd>(
+        &mut self,
+        simd: S,
+        block: usize,
+        (keys, values, next): (&[u16], &[u16], &[u16]),
+    ) {
+        let size = self.pages.layer.head_size;
+        if self.part.queries() <= GROUP_MAX {
+            let keys = Rows::<Half> {
+                elements: keys,
+                count: size,
+                row: PAGE_TOKENS,
+                vector: LANES,
+                ahead: values,
+            };
+            let rows = Rows::<Half> {
+                elements: values,
+                count: PAGE_TOKENS,
+                row: size,
+                vector: LANES,
+                ahead: next,
+            };
+            return self.attend_groups(simd, block, &keys, (&rows, values));
+        }
+        let mut wide_keys = std::mem::take(&mut self.buffers.keys);
+        let mut wide_values = std::mem::take(&mut self.buffers.values);
+        widen(simd, keys, BLOCK_VECTORS, values, &mut wide_keys);
+        widen(simd, values, size / LANES, next, &mut wide_values);
+        let keys = Rows::<Single> {
+            elements: &wide_keys,
+            count: size,
+            row: LANES,
+            vector: size * LANES,
+            ahead: &[],
+        };
+        let rows = Rows::<Single> {
+            elements: &wide_values,
+            count: PAGE_TOKENS,
+            row: LANES,
+            vector: PAGE_TOKENS * LANES,
+            ahead: &[],
+        };
+        self.attend_groups(simd, block, &keys, (&rows, values));
+        self.buffers.keys = wide_keys;
+        self.buffers.values = wide_values;
+    }
+
+    /// Takes a block into the state of the queries, group by group.
+    #[inline(always)]
+    fn attend_groups<S: Simd, E: Element>(
+        &mut self,
+        simd: S,
+        block: usize,
+        keys: &Rows<'_, E>,
+        (values, values_in_page): (&Rows<'_, E>, &[u16]),
+    ) {
+        let size = self.pages.layer.head_size;
+        let heads = self.part.heads.len();
+        let Buffers {
+            queries,
+            segment,
+            visible,
+            ..
+        } = &mut *self.buffers;
+        let mut weights = [[0.0; PAGE_TOKENS]; GROUP_MAX];
+        for group in groups(self.part.queries()) {
+            let mut seen = [const { 0..0 }; GROUP_MAX];
+            for (query, seen) in group.clone().zip(&mut seen) {
+                *seen = slots(&visible[query / heads], block);
+            }
+            let seen = &seen[..group.len()];
+            let first = seen.iter().map(|slots| slots.start).min().unwrap_or(0);
+            let last = seen.iter().map(|slots| slots.end).max().unwrap_or(0);
+            if first == last {
+                continue;
+            }
+            let elements = group.start * size..group.end * size;
+            let vectors = first / LANES..last.div_ceil(LANES);
+            score_group(
+                simd,
+                &queries[elements.clone()],
+                keys,
+                (group.len(), vectors),
+                &mut weights,
+            );
+            let states = &mut segment.softmax[group.clone()];
+            let sums = &mut segment.sums[elements];
+            for (n, (state, sums)) in states
+                .iter_mut()
+                .zip(sums.chunks_exact_mut(size))
+                .enumerate()
+            {
+                if let Some(cap) = self.shape.softcap {
+                    block::cap_scores(simd, &mut weights[n], cap);
+                }
+                let scale = block::weigh(simd, &mut weights[n], state, &seen[n]);
+                if scale != 1.0 {
+                    sums.iter_mut().for_each(|sum| *sum *= scale);
+                }
+            }
+            // Together for the slots that all see, each alone for those before and after.
+            let common = seen
+                .iter()
+                .cloned()
+                .reduce(|common, slots| common.start.max(slots.start)..common.end.min(slots.end));
+            let common = common.filter(|common| !common.is_empty()).unwrap_or(0..0);
+            for (n, sums) in sums.chunks_exact_mut(size).enumerate() {
+                let before = seen[n].start..common.start.min(seen[n].end);
+                block::add_alone(simd, &weights[n], values_in_page, before, sums);
+            }
+            add_group(simd, &weights, values, (group.len(), &common), sums);
+            for (n, sums) in sums.chunks_exact_mut(size).enumerate() {
+                let after = common.end.max(seen[n].start)..seen[n].end;
+                block::add_alone(simd, &weights[n], values_in_page, after, sums);
+            }
+        }
+    }
+}
+
+/// Groups of at most [`GROUP_MAX`] queries, as even as may be.
+fn groups(queries: usize) -> impl Iterator<Item = Range<usize>> {
+    let groups = queries.div_ceil(GROUP_MAX);
+    (0..groups).map(move |group| queries * group / groups..queries * (group + 1) / groups)
+}
+
+#[inline(always)]
+fn score_group<S: Simd, E: Element>(
+    simd: S,
+    queries: &[f32],
+    keys: &Rows<'_, E>,
+    (count, vectors): (usize, Range<usize>),
+    weights: &mut Weights,
+) {
+    match count {
+        1 => block::score::<S, E, 1, 4>(simd, queries, keys, vectors, weights),
+        2 => block::score::<S, E, 2, 2>(simd, queries, keys, vectors, weights),
+        3 => block::score::<S, E, 3, 2>(simd, queries, keys, vectors, weights),
+        4 => block::score::<S, E, 4, 1>(simd, queries, keys, vectors, weights),
+        5 => block::score::<S, E, 5, 1>(simd, queries, keys, vectors, weights),
+        _ => block::score::<S, E, GROUP_MAX, 1>(simd, queries, keys, vectors, weights),
+    }
+}
+
+#[inline(always)]
+fn add_group<S: Simd, E: Element>(
+    simd: S,
+    weights: &Weights,
+    values: &Rows<'_, E>,
+    (count, slots): (usize, &Range<usize>),
+    sums: &mut [f32],
+) {
+    match count {
+        1 => block::add::<S, E, 1, 4>(simd, weights, values, slots, sums),
+        2 => block::add::<S, E, 2, 2>(simd, weights, values, slots, sums),
+        3 => block::add::<S, E, 3, 2>(simd, weights, values, slots, sums),
+        4 => block::add::<S, E, 4, 1>(simd, weights, values, slots, sums),
+        5 => block::add::<S, E, 5, 1>(simd, weights, values, slots, sums),
+        _ => block::add::<S, E, GROUP_MAX, 1>(simd, weights, values, slots, sums),
+    }
+}
+
+/// Slots of block `block` that lie in `visible`.
+fn slots(visible: &Range<usize>, block: usize) -> Range<usize> {
+    let start = block * PAGE_TOKENS;
+    let first = visible.start.saturating_sub(start).min(PAGE_TOKENS);
+    let last = visible.end.saturating_sub(start).min(PAGE_TOKENS);
+    first..last
+}
+
+/// Widens rows of `vectors` vectors, and sorts them by vector.
+#[inline(always)]
+fn widen<S: Simd>(simd: S, rows: &[u16], vectors: usize, ahead: &[u16], wide: &mut [f32]) {
+    let count = rows.len() / (vectors * LANES);
+    for (k, row) in rows.chunks_exact(vectors * LANES).enumerate() {
+        for (v, lanes) in row.as_chunks::<LANES>().0.iter().enumerate() {
+            if v % 2 == 0 {
+                simd.prefetch(ahead, (k * vectors + v) * LANES * size_of::<u16>());
+            }
+            if let Some(target) = wide[(v * count + k) * LANES..].first_chunk_mut() {
+                simd.store(simd.load_f16(lanes), target);
+            }
+        }
+    }
+}
