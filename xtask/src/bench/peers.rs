@@ -20,8 +20,9 @@ pub(super) const THREADS: &str = "2";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
+    /// Without speculation, as the peers are: what that brings depends on the text.
     Relight,
-    /// Relight with `--speculation ngram`.
+    /// With it.
     Speculating,
     Llama,
     Ik,
@@ -53,6 +54,8 @@ pub(super) struct Setup {
 pub(super) struct Contestant {
     pub(super) engine: Engine,
     binary: PathBuf,
+    /// Value of `--speculation`, where there is such a flag.
+    speculation: Option<&'static str>,
 }
 
 /// Who takes part, and why who does not.
@@ -70,26 +73,32 @@ impl Field {
             None => workspace.build_relight(Profile::Release)?,
         };
         let mut field = Self::default();
+        let mut plain = None;
         if can_speculate(&relight)? {
-            field.add(Engine::Speculating, Ok(relight.clone()));
+            field.add(Engine::Speculating, Ok(relight.clone()), Some("ngram"));
+            plain = Some("off");
         } else {
             let reason = "this relight has no `--speculation`".to_owned();
             field.absent.push((Engine::Speculating, reason));
         }
-        field.add(Engine::Relight, Ok(relight));
+        field.add(Engine::Relight, Ok(relight), plain);
         if options.peers {
             let given = |path: &Option<PathBuf>| path.clone().map(Ok);
             let llama = given(&options.llama_server).unwrap_or_else(|| llama::build(workspace));
-            field.add(Engine::Llama, llama);
+            field.add(Engine::Llama, llama, None);
             let ik = given(&options.ik_server).unwrap_or_else(|| ik::build(workspace));
-            field.add(Engine::Ik, ik);
+            field.add(Engine::Ik, ik, None);
         }
         Ok(field)
     }
 
-    fn add(&mut self, engine: Engine, binary: Result<PathBuf>) {
+    fn add(&mut self, engine: Engine, binary: Result<PathBuf>, speculation: Option<&'static str>) {
         match binary {
-            Ok(binary) => self.contestants.push(Contestant { engine, binary }),
+            Ok(binary) => self.contestants.push(Contestant {
+                engine,
+                binary,
+                speculation,
+            }),
             Err(error) => {
                 println!("without {}: {error:#}", engine.name());
                 self.absent.push((engine, format!("{error:#}")));
@@ -121,8 +130,8 @@ impl Contestant {
                 let context = setup.context.to_string();
                 command.arg("serve").arg(model);
                 command.args(["-t", THREADS, "-np", &clients, "-c", &context]);
-                if self.engine == Engine::Speculating {
-                    command.args(["--speculation", "ngram"]);
+                if let Some(speculation) = self.speculation {
+                    command.args(["--speculation", speculation]);
                 }
             }
             Engine::Llama | Engine::Ik => {
