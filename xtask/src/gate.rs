@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 
+use crate::emulation;
 use crate::failures;
 use crate::load::{self, Level};
 use crate::server::Server;
@@ -44,6 +45,7 @@ const STEPS: &[Step] = &[
     ("setup", |workspace| single(setup::run(workspace))),
     ("tests", cargo_test),
     ("avx512", modelled_tier),
+    ("neon", emulation::neon),
     ("absence", |workspace| single(no_injection(workspace))),
     ("clients", clients),
     ("failures", failures::small),
@@ -251,7 +253,7 @@ fn processor() -> String {
     } else {
         "run on a model of its instructions"
     };
-    format!("instruction sets: scalar run; avx2 {avx2}; avx512 {avx512}")
+    format!("instruction sets: scalar run; avx2 {avx2}; avx512 {avx512}; neon under emulation")
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -270,5 +272,6 @@ fn has_avx512() -> bool {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn processor() -> String {
-    "instruction sets: scalar run; avx2 and avx512 not run, this is no x86-64 processor".to_owned()
+    "instruction sets: scalar and neon run; avx2 and avx512 not run, this is no x86-64 processor"
+        .to_owned()
 }

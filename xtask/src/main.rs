@@ -9,6 +9,7 @@
 
 mod bench;
 mod document;
+mod emulation;
 mod failures;
 mod gate;
 mod http;

@@ -167,6 +167,8 @@ fn kernels(isa: Option<Isa>) -> Result<Kernels, UnsupportedIsa> {
         Some(Isa::Scalar) => relight_kernels::Isa::Scalar,
         Some(Isa::Avx2) => relight_kernels::Isa::Avx2,
         Some(Isa::Avx512) => relight_kernels::Isa::Avx512,
+        Some(Isa::Neon) => relight_kernels::Isa::Neon,
+        Some(Isa::NeonDot) => relight_kernels::Isa::NeonDot,
     };
     Kernels::with_isa(isa)
 }

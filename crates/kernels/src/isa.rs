@@ -11,11 +11,21 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
+    /// NEON, which every 64-bit ARM processor has.
+    Neon,
+    /// NEON and the extension `dotprod`.
+    NeonDot,
 }
 
 impl Isa {
-    /// Every tier, from the slowest to the fastest.
-    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
+    /// Every tier, those of one architecture from the slowest to the fastest.
+    pub const ALL: [Self; 5] = [
+        Self::Scalar,
+        Self::Avx2,
+        Self::Avx512,
+        Self::Neon,
+        Self::NeonDot,
+    ];
 
     /// Lower-case name, as in the banner and in overrides.
     #[must_use]
@@ -24,6 +34,8 @@ impl Isa {
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Neon => "neon",
+            Self::NeonDot => "neon-dot",
         }
     }
 }

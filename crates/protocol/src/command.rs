@@ -12,6 +12,8 @@ pub enum Isa {
     Scalar,
     Avx2,
     Avx512,
+    Neon,
+    NeonDot,
 }
 
 /// How tokens are guessed that may come next, to be computed beside the last one. No way

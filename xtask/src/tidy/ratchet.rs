@@ -5,7 +5,7 @@ use super::Finding;
 use super::source::Source;
 
 /// `unsafe` blocks, functions and impls outside tests.
-const UNSAFE_MAX: usize = 55;
+const UNSAFE_MAX: usize = 62;
 /// `#[expect(…)]` attributes outside tests.
 const EXPECT_MAX: usize = 44;
 /// Lines of code of the longest file outside tests.

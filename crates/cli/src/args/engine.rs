@@ -89,6 +89,8 @@ pub(crate) enum Kernels {
     Scalar,
     Avx2,
     Avx512,
+    Neon,
+    NeonDot,
 }
 
 impl From<Kernels> for Isa {
@@ -97,6 +99,8 @@ impl From<Kernels> for Isa {
             Kernels::Scalar => Self::Scalar,
             Kernels::Avx2 => Self::Avx2,
             Kernels::Avx512 => Self::Avx512,
+            Kernels::Neon => Self::Neon,
+            Kernels::NeonDot => Self::NeonDot,
         }
     }
 }

@@ -99,10 +99,26 @@ fn every_instruction_set_answers_with_the_same_bytes() {
     let choices =
         |tier: &str| Server::start(&["--kernels", tier]).complete(&body)["choices"].clone();
     let scalar = choices("scalar");
-    if std::arch::is_x86_feature_detected!("avx2") {
-        assert!(choices("avx2") == scalar);
+    for tier in vector_tiers() {
+        assert!(choices(tier) == scalar, "{tier}");
     }
-    if std::arch::is_x86_feature_detected!("avx512vnni") {
-        assert!(choices("avx512") == scalar);
-    }
+}
+
+/// What this processor has beside plain instructions.
+fn vector_tiers() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let tiers = [
+        ("avx2", std::arch::is_x86_feature_detected!("avx2")),
+        ("avx512", std::arch::is_x86_feature_detected!("avx512vnni")),
+    ];
+    #[cfg(target_arch = "aarch64")]
+    let tiers = [
+        ("neon", std::arch::is_aarch64_feature_detected!("neon")),
+        (
+            "neon-dot",
+            std::arch::is_aarch64_feature_detected!("dotprod"),
+        ),
+    ];
+    let present = tiers.into_iter().filter(|(_, is_there)| *is_there);
+    present.map(|(tier, _)| tier).collect()
 }

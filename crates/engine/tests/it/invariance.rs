@@ -107,6 +107,8 @@ fn tiers() -> Vec<Isa> {
         relight_kernels::Isa::Scalar => Isa::Scalar,
         relight_kernels::Isa::Avx2 => Isa::Avx2,
         relight_kernels::Isa::Avx512 => Isa::Avx512,
+        relight_kernels::Isa::Neon => Isa::Neon,
+        relight_kernels::Isa::NeonDot => Isa::NeonDot,
     });
     tiers.collect()
 }

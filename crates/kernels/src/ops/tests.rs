@@ -67,7 +67,7 @@ fn functions_have_the_same_bits_on_every_tier() {
         Function::Gelu,
     ] {
         let expected = bits(&Apply(&x, function).run(Scalar));
-        for isa in [Isa::Avx2, Isa::Avx512] {
+        for isa in Isa::ALL {
             let Some(tier) = Tier::new(isa) else { continue };
             assert_eq!(
                 bits(&tier.launch(Apply(&x, function))),

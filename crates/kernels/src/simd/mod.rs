@@ -1,7 +1,7 @@
 //! The few vector operations that every kernel is written in, once per instruction set.
 //!
 //! A kernel is generic over [`Simd`] and works on 16 lanes whatever the register width: one
-//! AVX-512 register, two AVX2 registers, or an array of 16 floats. Every operation is a
+//! AVX-512 register, two AVX2 registers, four NEON registers, or an array of 16 floats. Every operation is a
 //! single IEEE operation per lane (or exact integer arithmetic), so a kernel gives the same
 //! bits on every tier; `tests.rs` holds each operation of each tier equal to the scalar one.
 //!
@@ -16,6 +16,8 @@ mod avx512;
 #[cfg(all(target_arch = "x86_64", feature = "modelled-avx512"))]
 mod avx512_model;
 pub(crate) mod half;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
 use crate::Isa;
@@ -24,6 +26,8 @@ use crate::Isa;
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
 pub(crate) use scalar::Scalar;
 
 /// Lanes of every vector.
@@ -152,6 +156,10 @@ pub(crate) enum Tier {
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon<false>),
+    #[cfg(target_arch = "aarch64")]
+    NeonDot(Neon<true>),
 }
 
 impl Tier {
@@ -163,8 +171,14 @@ impl Tier {
             Isa::Avx2 => Avx2::new().map(Self::Avx2),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Avx512::new().map(Self::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => Neon::new().map(Self::Neon),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot => Neon::new().map(Self::NeonDot),
             #[cfg(not(target_arch = "x86_64"))]
             Isa::Avx2 | Isa::Avx512 => None,
+            #[cfg(not(target_arch = "aarch64"))]
+            Isa::Neon | Isa::NeonDot => None,
         }
     }
 
@@ -176,6 +190,10 @@ impl Tier {
             Self::Avx2(simd) => avx2::launch(simd, kernel),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(simd) => avx512::launch(simd, kernel),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(simd) => neon::launch(simd, kernel),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot(simd) => neon::launch_dot(simd, kernel),
         }
     }
 }

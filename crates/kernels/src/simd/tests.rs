@@ -42,6 +42,7 @@ impl Trace {
 impl Kernel for Trace {
     type Output = Vec<u32>;
 
+    #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) -> Vec<u32> {
         let mut out = Vec::new();
         let mut float = |value: S::F| {
@@ -83,6 +84,7 @@ impl Kernel for Trace {
 }
 
 impl Trace {
+    #[inline(always)]
     fn trace_integers<S: Simd>(&mut self, simd: S, out: &mut Vec<u32>) {
         let small: [f32; LANES] = std::array::from_fn(|lane| lane as f32 * 1_000_003.0);
         let small = simd.round_to_int(simd.load(&small));
@@ -110,33 +112,38 @@ impl Trace {
                 .unwrap(),
             wide.first_chunk().unwrap(),
         ));
-        let bytes = |codes: &[S::Codes; 8], activations: &[[i8; 4]; 8]| {
-            let sum = activations
-                .iter()
-                .flatten()
-                .map(|a| i32::from(*a))
-                .sum::<i32>();
-            // The same on tiers with another offset.
-            let rest = simd.splat_int((S::BYTE_OFFSET - 128) * sum);
-            simd.add_int(simd.dot_bytes(codes, activations), rest)
-        };
-        int(bytes(&codes, &wide));
+        int(dot_bytes(simd, &codes, &wide));
         // The extremes of the head-room.
         let full = [simd.load_codes(&[0x3f; 64]); 8];
         int(simd.dot::<6, 8>(&full, &[[127; 4]; 8]));
         int(simd.dot::<6, 8>(&full, &[[-127; 4]; 8]));
         int(simd.dot::<5, 8>(&[simd.load_codes(&[0x1f; 64]); 8], &[[-127; 4]; 8]));
         int(simd.dot::<4, 8>(&[simd.load_codes(&[0x0f; 64]); 8], &[[-127; 4]; 8]));
-        int(bytes(&[simd.load_codes(&[0; 64]); 8], &[[127; 4]; 8]));
+        int(dot_bytes(
+            simd,
+            &[simd.load_codes(&[0; 64]); 8],
+            &[[127; 4]; 8],
+        ));
         let mut bytes = [0; 64];
         simd.store_codes(simd.or_codes(codes[0], codes[1]), &mut bytes);
         out.extend(bytes.map(u32::from));
     }
 }
 
+/// The dot product with bytes less 128: the same on tiers with another offset.
+#[inline(always)]
+fn dot_bytes<S: Simd>(simd: S, codes: &[S::Codes; 8], activations: &[[i8; 4]; 8]) -> S::I {
+    let mut sum = 0;
+    for activation in activations.as_flattened() {
+        sum += i32::from(*activation);
+    }
+    let rest = simd.splat_int((S::BYTE_OFFSET - 128) * sum);
+    simd.add_int(simd.dot_bytes(codes, activations), rest)
+}
+
 #[test]
 fn every_operation_equals_the_scalar_one_on_every_tier() {
-    for isa in [Isa::Avx2, Isa::Avx512] {
+    for isa in Isa::ALL {
         let Some(tier) = Tier::new(isa) else { continue };
         for seed in 0..2000 {
             let expected = Trace { seed }.run(Scalar);
