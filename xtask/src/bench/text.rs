@@ -1,9 +1,8 @@
 //! Prompts whose answers repeat what stands in them, and one whose answer does not.
 
 const CODE: &str = "\
-A file before and after the variable `total` was renamed to `amount`.
-
-Before:
+<|im_start|>user
+Here is a file:
 ```python
 def invoice(items, rate):
     total = 0
@@ -11,22 +10,26 @@ def invoice(items, rate):
         total = total + item.price * item.count
         if item.is_reduced:
             total = total - item.reduction
-    tax = total * rate
-    total = total + tax
-    print(\"tax\", tax, \"total\", total)
-    return total
+    return total * (1 + rate)
 
 def refund(items, rate):
     total = 0
     for item in items:
         total = total + item.price * item.count
+        if item.is_reduced:
+            total = total - item.reduction
     return total * (1 - rate)
-```
 
-After:
+def weight(items, box):
+    total = box.weight
+    for item in items:
+        total = total + item.weight * item.count
+    return total
+```
+Rename the function `invoice` to `bill` and return the whole file.<|im_end|>
+<|im_start|>assistant
+Here is the whole file with `invoice` renamed to `bill`:
 ```python
-def invoice(items, rate):
-    amount = 0
 ";
 
 const JSON: &str = "\
