@@ -142,6 +142,9 @@ impl Contestant {
                 if self.engine == Engine::Llama {
                     // Faster than one cache for all, where a burst can also overflow.
                     command.arg("-no-kvu");
+                } else if setup.clients > 1 {
+                    // Its flash attention aborts over a batch of several clients' prompts.
+                    command.arg("-no-fa");
                 }
             }
         }
