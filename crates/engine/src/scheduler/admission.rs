@@ -8,7 +8,7 @@ use crate::sequence::Sequence;
 
 /// A full step of waiting counts as much as this fraction of a step's rows: a long prompt
 /// overtakes newer short ones after about `tokens / rows * AGEING_DIVISOR` steps.
-const AGEING_DIVISOR: usize = 8;
+pub(super) const AGEING_DIVISOR: usize = 8;
 
 /// One page in this many stays free when a sequence is let in beside others.
 const WATERMARK_DIVISOR: usize = 20;

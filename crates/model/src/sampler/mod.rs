@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use exponential::{exp, ln};
 pub use ranking::are_usable;
-use ranking::{Candidate, best, first_maximum, maximum};
+use ranking::{Candidate, Shelves, best, first_maximum, maximum};
 
 /// How the next token is drawn. Values are finite and in the ranges given.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +99,9 @@ pub struct Sampler {
 
 /// Candidates looked at first; more only if the draw or a rule needs them.
 const RANKED_FIRST: usize = 128;
+/// How many more are looked at next, and up to how many: beyond, all are laid out.
 const RANKED_GROWTH: usize = 8;
+const RANKED_MAX: usize = 8192;
 /// Terms of a sum that are added up on their own.
 const SUM_BLOCK: usize = 4096;
 
@@ -223,7 +225,11 @@ impl Sampler {
 
     fn draw(&self, logits: &[f32], position: u64) -> Result<u32, SampleError> {
         let uniform = philox::uniform(self.settings.seed, self.choice, position);
-        let mut ranked = Ranked::new(logits, self.settings.temperature)?;
+        let wanted = match self.settings.top_k as usize {
+            0 => RANKED_FIRST,
+            count => count.clamp(RANKED_FIRST, RANKED_MAX),
+        };
+        let mut ranked = Ranked::new(logits, self.settings.temperature, wanted)?;
         let (kept, mass) = self.keep(&mut ranked);
         let target = uniform * mass;
         let mut sum = 0.0;
@@ -251,7 +257,6 @@ impl Sampler {
         let mut mass = None;
         if settings.top_k > 0 {
             kept = settings.top_k as usize;
-            ranked.rank(kept);
             mass = Some(ranked.mass(kept));
         }
         if settings.top_p < 1.0 {
@@ -302,44 +307,47 @@ struct Ranked<'a> {
     logits: &'a [f32],
     maximum: f32,
     temperature: f32,
+    /// The first ones.
     best: Vec<Candidate>,
-    /// There are no candidates but those in `best`.
-    complete: bool,
+    /// How many those are, unless there are fewer.
+    wanted: usize,
+    /// All of them, once those in `best` were not enough.
+    shelves: Option<Shelves>,
 }
 
 impl<'a> Ranked<'a> {
-    fn new(logits: &'a [f32], temperature: f32) -> Result<Self, SampleError> {
+    /// `wanted` are ranked at once.
+    fn new(logits: &'a [f32], temperature: f32, wanted: usize) -> Result<Self, SampleError> {
         let maximum = maximum(logits);
         if maximum == f32::NEG_INFINITY {
             return Err(SampleError::NoCandidate);
         }
-        let mut ranked = Self {
+        Ok(Self {
             logits,
             maximum,
             temperature,
-            best: Vec::new(),
-            complete: false,
-        };
-        ranked.rank(RANKED_FIRST);
-        Ok(ranked)
-    }
-
-    /// Makes sure that at least `count` candidates are ranked, if there are so many.
-    fn rank(&mut self, count: usize) {
-        if self.complete || self.best.len() >= count {
-            return;
-        }
-        let wanted = count.max(self.best.len().saturating_mul(RANKED_GROWTH));
-        self.best = best(self.logits, wanted);
-        self.complete = self.best.len() < wanted;
+            best: best(logits, wanted),
+            wanted,
+            shelves: None,
+        })
     }
 
     /// Token and weight at `rank`, relative to the best.
     fn candidate(&mut self, rank: usize) -> Option<(u32, f64)> {
-        if rank >= self.best.len() {
-            self.rank(rank + 1);
+        while rank >= self.wanted && self.wanted == self.best.len() && self.wanted < RANKED_MAX {
+            self.wanted = (self.wanted * RANKED_GROWTH).min(RANKED_MAX);
+            self.best = best(self.logits, self.wanted);
         }
-        let candidate = self.best.get(rank)?;
+        let candidate = match self.best.get(rank) {
+            Some(candidate) => *candidate,
+            None if self.best.len() < self.wanted => return None,
+            None => {
+                let (logits, maximum) = (self.logits, self.maximum);
+                let shelves = &mut self.shelves;
+                let new = || Shelves::new(logits, maximum, self.temperature);
+                shelves.get_or_insert_with(new).get(rank)?
+            }
+        };
         let weight = exp((candidate.logit - self.maximum) / self.temperature);
         Some((candidate.token, f64::from(weight)))
     }

@@ -103,5 +103,81 @@ pub(super) fn best(logits: &[f32], count: usize) -> Vec<Candidate> {
     candidates
 }
 
+/// Intervals of logits that [`Shelves`] tells apart.
+const SHELVES: usize = 2048;
+/// A logit so far below the best, in temperatures, has no weight.
+const DEPTH: f32 = 88.0;
+
+/// All candidates, roughly in order: sorted only as far as somebody walks. Those without any
+/// weight are all on the last shelf.
+#[derive(Debug)]
+pub(super) struct Shelves {
+    /// Shelf by shelf, the best first.
+    candidates: Vec<Candidate>,
+    /// Where the next shelf ends, by shelf.
+    ends: Vec<usize>,
+    /// How many candidates are in order, and how many shelves that is.
+    sorted: (usize, usize),
+}
+
+impl Shelves {
+    pub(super) fn new(logits: &[f32], maximum: f32, temperature: f32) -> Self {
+        let scale = SHELVES as f32 / (DEPTH * temperature);
+        let mut ends = vec![0; SHELVES];
+        let members = || logits.iter().filter(|&&logit| logit > f32::NEG_INFINITY);
+        for &logit in members() {
+            if let Some(count) = ends.get_mut(shelf(logit, maximum, scale)) {
+                *count += 1;
+            }
+        }
+        let mut total = 0;
+        for end in &mut ends {
+            // The start of the shelf, until its candidates have moved it to the end.
+            total += std::mem::replace(end, total);
+        }
+        let nobody = Candidate {
+            token: 0,
+            logit: f32::NEG_INFINITY,
+        };
+        let mut candidates = vec![nobody; total];
+        for (token, &logit) in (0..).zip(logits) {
+            if logit > f32::NEG_INFINITY
+                && let Some(place) = ends.get_mut(shelf(logit, maximum, scale))
+                && let Some(candidate) = candidates.get_mut(*place)
+            {
+                *candidate = Candidate { token, logit };
+                *place += 1;
+            }
+        }
+        Self {
+            candidates,
+            ends,
+            sorted: (0, 0),
+        }
+    }
+
+    /// The candidate at `rank`.
+    pub(super) fn get(&mut self, rank: usize) -> Option<Candidate> {
+        while rank >= self.sorted.0 {
+            let (start, shelf) = self.sorted;
+            let end = *self.ends.get(shelf)?;
+            let members = self.candidates.get_mut(start..end)?;
+            members.sort_unstable_by(Candidate::order);
+            self.sorted = (end, shelf + 1);
+        }
+        self.candidates.get(rank).copied()
+    }
+}
+
+/// The higher the logit, the lower the shelf; equal logits share one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the conversion saturates at both ends, as it should"
+)]
+fn shelf(logit: f32, maximum: f32, scale: f32) -> usize {
+    (((maximum - logit) * scale) as usize).min(SHELVES - 1)
+}
+
 #[cfg(test)]
 mod tests;

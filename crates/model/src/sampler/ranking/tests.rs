@@ -1,4 +1,4 @@
-use super::{Candidate, are_usable, best, first_maximum, maximum};
+use super::{Candidate, Shelves, are_usable, best, first_maximum, maximum};
 use crate::text::random::Random;
 
 /// Logits with many equal ones and some impossible ones.
@@ -34,6 +34,12 @@ fn the_best_are_those_of_a_full_sort() {
             let mut expected = sorted.clone();
             expected.truncate(count);
             assert_eq!(best(&logits, count), expected, "round {round}, {count}");
+        }
+        for temperature in [0.01, 1.0, 1e38, f32::MIN_POSITIVE] {
+            let mut shelves = Shelves::new(&logits, maximum(&logits), temperature);
+            let ranks = 0..=sorted.len();
+            let ranked: Vec<Candidate> = ranks.map_while(|rank| shelves.get(rank)).collect();
+            assert_eq!(ranked, sorted, "round {round}, {temperature}");
         }
         let first = sorted.first().map(|candidate| candidate.logit);
         assert_eq!(maximum(&logits), first.unwrap_or(f32::NEG_INFINITY));
