@@ -93,7 +93,7 @@ impl Field {
     }
 
     fn add(&mut self, engine: Engine, binary: Result<PathBuf>, speculation: Option<&'static str>) {
-        match binary {
+        match binary.and_then(|binary| Ok(std::path::absolute(binary)?)) {
             Ok(binary) => self.contestants.push(Contestant {
                 engine,
                 binary,
@@ -142,7 +142,11 @@ impl Contestant {
                 if self.engine == Engine::Llama {
                     // Faster than one cache for all, where a burst can also overflow.
                     command.arg("-no-kvu");
-                } else if setup.clients > 1 {
+                } else {
+                    // It leaves a log where it is started.
+                    command.current_dir(std::env::temp_dir());
+                }
+                if self.engine == Engine::Ik && setup.clients > 1 {
                     // Its flash attention aborts over a batch of several clients' prompts.
                     command.arg("-no-fa");
                 }
