@@ -26,6 +26,7 @@ mod tiles;
 pub use activations::Activations;
 pub use format::Format;
 pub use isa::{Isa, Kernels, UnsupportedIsa};
+pub use matmul::Product;
 pub use ops::{AttentionRow, AttentionShape, KvLayout, KvRow, PAGE_TOKENS, RopeKind, RopeTable};
 pub use pool::{Pool, THREADS_MAX};
 pub use reference::dequantize_row;

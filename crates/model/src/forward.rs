@@ -23,7 +23,7 @@ mod batch;
 mod scratch;
 
 use relight_kernels::{
-    Activations, AttentionShape, Kernels, KvLayout, Pool, RopeTable, TileError, Tiles,
+    Activations, AttentionShape, Kernels, KvLayout, Pool, Product, RopeTable, TileError, Tiles,
 };
 
 use crate::spec::{Activation, AttentionSpec, LayerSpec, Linear, MatrixId, Norm, RopeSpec, Spec};
@@ -191,17 +191,21 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
             scratch.heads.values_mut(),
         );
         self.quantize_for(&mut scratch.heads, &[spec.output]);
-        self.linear(&spec.output, &scratch.heads, &mut scratch.output)?;
-        self.add(layer.attention_post_norm.as_ref(), scratch);
-        Ok(())
+        let linear = (&spec.output, layer.attention_post_norm.as_ref());
+        let target = (scratch.stream.as_mut_slice(), &mut scratch.output);
+        self.add_linear(linear, &scratch.heads, target)
     }
 
     /// Queries, keys and values of the rows, normalised and turned.
     fn heads(&self, spec: &AttentionSpec, scratch: &mut Scratch) -> Result<(), TileError> {
         let Processor { kernels, pool } = self.processor;
-        self.linear(&spec.query, &scratch.input, &mut scratch.queries)?;
-        self.linear(&spec.key, &scratch.input, &mut scratch.keys)?;
-        self.linear(&spec.value, &scratch.input, &mut scratch.values)?;
+        let input = &scratch.input;
+        let products = [
+            self.product(&spec.query, input, &mut scratch.queries)?,
+            self.product(&spec.key, input, &mut scratch.keys)?,
+            self.product(&spec.value, input, &mut scratch.values)?,
+        ];
+        kernels.matmul_many(pool, input, products);
         let kind = self.model.spec.ropes[spec.rope].kind;
         let table = &scratch.ropes[spec.rope];
         for (heads, norm) in [
@@ -226,19 +230,23 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
             &mut scratch.input,
         );
         self.quantize_for(&mut scratch.input, &[spec.gate, spec.up]);
+        let input = &scratch.input;
         let inner_width = self.model.spec.matrix(spec.gate.matrix).rows;
-        scratch.inner.resize(scratch.input.rows(), inner_width);
+        scratch.inner.resize(input.rows(), inner_width);
+        let products = [
+            self.product_into(&spec.gate, scratch.inner.values_mut())?,
+            self.product(&spec.up, input, &mut scratch.up)?,
+        ];
+        kernels.matmul_many(pool, input, products);
         let gate = scratch.inner.values_mut();
-        self.linear_into(&spec.gate, &scratch.input, gate)?;
-        self.linear(&spec.up, &scratch.input, &mut scratch.up)?;
         match spec.activation {
             Activation::Silu => kernels.silu_mul(pool, gate, &scratch.up),
             Activation::Gelu => kernels.gelu_mul(pool, gate, &scratch.up),
         }
         self.quantize_for(&mut scratch.inner, &[spec.down]);
-        self.linear(&spec.down, &scratch.inner, &mut scratch.output)?;
-        self.add(layer.feed_forward_post_norm.as_ref(), scratch);
-        Ok(())
+        let linear = (&spec.down, layer.feed_forward_post_norm.as_ref());
+        let target = (scratch.stream.as_mut_slice(), &mut scratch.output);
+        self.add_linear(linear, &scratch.inner, target)
     }
 
     /// Logits of the rows that are left.
@@ -246,21 +254,12 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
         let (Processor { kernels, pool }, spec) = (self.processor, &self.model.spec);
         self.norm_rows(&spec.output_norm, &scratch.stream, &mut scratch.input);
         self.quantize_for(&mut scratch.input, &[spec.head]);
-        self.linear(&spec.head, &scratch.input, logits)?;
+        let input = &scratch.input;
+        kernels.matmul_many(pool, input, [self.product(&spec.head, input, logits)?]);
         if let Some(cap) = spec.logit_softcap {
             kernels.softcap(pool, logits, cap);
         }
         Ok(())
-    }
-
-    /// `stream += post(output)`
-    fn add(&self, post: Option<&Norm>, scratch: &mut Scratch) {
-        let Processor { kernels, pool } = self.processor;
-        if let Some(norm) = post {
-            let weight = &self.model.vectors[norm.weight.0];
-            kernels.rms_norm_in_place(pool, &mut scratch.output, weight, norm.epsilon);
-        }
-        kernels.add(pool, &mut scratch.stream, &scratch.output);
     }
 
     fn norm_rows(&self, norm: &Norm, rows: &[f32], out: &mut Activations) {
@@ -282,31 +281,61 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
         }
     }
 
-    /// Replaces `out` by one output row per row of `input`.
-    fn linear(
+    /// `stream += post(linear(input))`
+    fn add_linear(
         &self,
-        linear: &Linear,
+        (linear, post): (&Linear, Option<&Norm>),
         input: &Activations,
-        out: &mut Vec<f32>,
-    ) -> Result<(), TileError> {
-        let cols = self.model.spec.matrix(linear.matrix).rows;
-        out.resize(input.rows() * cols, 0.0);
-        self.linear_into(linear, input, out)
-    }
-
-    fn linear_into(
-        &self,
-        linear: &Linear,
-        input: &Activations,
-        out: &mut [f32],
+        (stream, output): (&mut [f32], &mut Vec<f32>),
     ) -> Result<(), TileError> {
         let Processor { kernels, pool } = self.processor;
-        let tiles = self.tiles(linear.matrix)?;
-        kernels.matmul(pool, &tiles, input, out, tiles.rows());
-        if let Some(bias) = linear.bias {
-            kernels.add_bias(out, &self.model.vectors[bias.0]);
-        }
+        let Some(norm) = post else {
+            let product = self.product_into(linear, stream)?;
+            let accumulate = true;
+            kernels.matmul_many(
+                pool,
+                input,
+                [Product {
+                    accumulate,
+                    ..product
+                }],
+            );
+            return Ok(());
+        };
+        kernels.matmul_many(pool, input, [self.product(linear, input, output)?]);
+        let weight = &self.model.vectors[norm.weight.0];
+        kernels.rms_norm_in_place(pool, output, weight, norm.epsilon);
+        kernels.add(pool, stream, output);
         Ok(())
+    }
+
+    /// A product that replaces `out` by one output row per row of `input`.
+    fn product<'a>(
+        &'a self,
+        linear: &Linear,
+        input: &Activations,
+        out: &'a mut Vec<f32>,
+    ) -> Result<Product<'a>, TileError> {
+        out.resize(
+            input.rows() * self.model.spec.matrix(linear.matrix).rows,
+            0.0,
+        );
+        self.product_into(linear, out)
+    }
+
+    fn product_into<'a>(
+        &'a self,
+        linear: &Linear,
+        out: &'a mut [f32],
+    ) -> Result<Product<'a>, TileError> {
+        Ok(Product {
+            tiles: self.tiles(linear.matrix)?,
+            bias: linear
+                .bias
+                .map(|bias| self.model.vectors[bias.0].as_slice()),
+            out,
+            accumulate: false,
+        })
     }
 
     fn tiles(&self, id: MatrixId) -> Result<Tiles<'_>, TileError> {

@@ -25,7 +25,7 @@ mod quantized;
 
 use std::ops::Range;
 
-use crate::ops::store_partial;
+use crate::ops::{load_padded, store_partial};
 use crate::pool::Disjoint;
 use crate::simd::{Kernel, Simd};
 use crate::tiles::decode;
@@ -49,6 +49,8 @@ pub(crate) struct Output<'a> {
     stride: usize,
     /// Columns of the output: rows of the weights.
     cols: usize,
+    bias: Option<&'a [f32]>,
+    accumulate: bool,
 }
 
 impl Output<'_> {
@@ -60,7 +62,96 @@ impl Output<'_> {
         let len = STRIP_ROWS.min(self.cols - first);
         // SAFETY: only the unit that owns this strip and this row takes these columns.
         let target = unsafe { self.out.slice(start..start + len) };
-        store_partial(simd, value, target);
+        let biased = self.bias.map_or(value, |bias| {
+            simd.add(value, load_padded(simd, &bias[first..first + len]))
+        });
+        if self.accumulate {
+            let sum = simd.add(load_padded(simd, target), biased);
+            store_partial(simd, sum, target);
+        } else {
+            store_partial(simd, biased, target);
+        }
+    }
+}
+
+/// One of several products with the same activations, and what becomes of it:
+/// `out = product + bias`, or `out += product + bias`.
+#[derive(Debug)]
+pub struct Product<'a> {
+    pub tiles: Tiles<'a>,
+    /// (rows of the weights)
+    pub bias: Option<&'a [f32]>,
+    /// (rows of the activations, rows of the weights)
+    pub out: &'a mut [f32],
+    /// Whether `out` is added to, not replaced.
+    pub accumulate: bool,
+}
+
+/// A product on its way.
+struct Job<'a> {
+    tiles: Tiles<'a>,
+    plan: Plan,
+    out: Disjoint<'a, f32>,
+    out_stride: usize,
+    bias: Option<&'a [f32]>,
+    accumulate: bool,
+}
+
+impl<'a> Job<'a> {
+    fn new(
+        pool: &Pool,
+        activations: &Activations,
+        product: Product<'a>,
+        out_stride: usize,
+    ) -> Self {
+        let Product {
+            tiles,
+            bias,
+            out,
+            accumulate,
+        } = product;
+        let (rows, cols) = (activations.rows(), tiles.rows());
+        assert_eq!(
+            tiles.cols(),
+            activations.cols(),
+            "weights and activations fit"
+        );
+        let empty = rows == 0 || cols == 0;
+        assert!(
+            empty || cols <= out_stride && (rows - 1) * out_stride + cols <= out.len(),
+            "room for the output"
+        );
+        assert!(
+            bias.is_none_or(|bias| bias.len() == cols),
+            "a bias for each output"
+        );
+        Self {
+            tiles,
+            plan: Plan::new(&tiles, rows, pool.threads()),
+            out: Disjoint::new(out),
+            out_stride,
+            bias,
+            accumulate,
+        }
+    }
+
+    /// Computes one unit of the plan.
+    fn run(&self, kernels: &Kernels, activations: &Activations, unit: usize) {
+        let (strips, rows) = self.plan.unit(unit);
+        let output = Output {
+            out: &self.out,
+            stride: self.out_stride,
+            cols: self.tiles.rows(),
+            bias: self.bias,
+            accumulate: self.accumulate,
+        };
+        kernels.tier.launch(Unit {
+            tiles: &self.tiles,
+            activations,
+            strips,
+            rows,
+            output,
+        });
     }
 }
 
@@ -109,35 +200,39 @@ impl Kernels {
         out: &mut [f32],
         out_stride: usize,
     ) {
-        let (rows, cols) = (activations.rows(), tiles.rows());
-        assert_eq!(
-            tiles.cols(),
-            activations.cols(),
-            "weights and activations fit"
-        );
-        if rows == 0 || cols == 0 {
-            return;
-        }
-        assert!(
-            cols <= out_stride && (rows - 1) * out_stride + cols <= out.len(),
-            "room for the output"
-        );
-        let plan = Plan::new(tiles, rows, pool.threads());
-        let out = Disjoint::new(out);
-        pool.for_each(plan.units(), &|index| {
-            let (strips, rows) = plan.unit(index);
-            let output = Output {
-                out: &out,
-                stride: out_stride,
-                cols,
-            };
-            self.tier.launch(Unit {
-                tiles,
-                activations,
-                strips,
-                rows,
-                output,
-            });
+        let product = Product {
+            tiles: *tiles,
+            bias: None,
+            out,
+            accumulate: false,
+        };
+        let job = Job::new(pool, activations, product, out_stride);
+        pool.for_each(job.plan.units(), &|unit| job.run(self, activations, unit));
+    }
+
+    /// Several products with the same activations, as one task: nobody waits between them.
+    ///
+    /// # Panics
+    /// As [`Self::matmul`].
+    pub fn matmul_many<const N: usize>(
+        &self,
+        pool: &Pool,
+        activations: &Activations,
+        products: [Product<'_>; N],
+    ) {
+        let jobs = products.map(|product| {
+            let out_stride = product.tiles.rows();
+            Job::new(pool, activations, product, out_stride)
+        });
+        let units = jobs.iter().map(|job| job.plan.units()).sum();
+        pool.for_each(units, &|mut unit| {
+            for job in &jobs {
+                let units = job.plan.units();
+                if unit < units {
+                    return job.run(self, activations, unit);
+                }
+                unit -= units;
+            }
         });
     }
 }
@@ -156,9 +251,9 @@ impl Plan {
         let wanted = threads * UNITS_PER_THREAD;
         let by_size = (UNIT_BYTES / tiles.strip_bytes().max(1)).max(1);
         let strips_per_unit = by_size.min(strips.div_ceil(wanted)).max(1);
-        let columns_of_units = strips.div_ceil(strips_per_unit);
+        let columns_of_units = strips.div_ceil(strips_per_unit).max(1);
         // With too few strips for all threads, rows are shared out too.
-        let row_blocks = rows.div_ceil(ROWS_MAX);
+        let row_blocks = rows.div_ceil(ROWS_MAX).max(1);
         let rows_of_units = wanted.div_ceil(columns_of_units).clamp(1, row_blocks);
         let rows_per_unit = row_blocks.div_ceil(rows_of_units) * ROWS_MAX;
         Self {
@@ -170,6 +265,9 @@ impl Plan {
     }
 
     fn units(&self) -> usize {
+        if self.rows == 0 {
+            return 0;
+        }
         self.strips.div_ceil(self.strips_per_unit) * self.rows.div_ceil(self.rows_per_unit)
     }
 

@@ -38,9 +38,13 @@ impl Case {
         }
     }
 
+    fn tiles(&self) -> Tiles<'_> {
+        Tiles::new(self.format, self.n, self.k, &self.weights).unwrap()
+    }
+
     /// Demands the same bits on every tier, and nothing written between the rows.
     fn check(&self, threads: usize) {
-        let tiles = Tiles::new(self.format, self.n, self.k, &self.weights).unwrap();
+        let tiles = self.tiles();
         let (pool, stride) = (Pool::new(threads), self.n + 3);
         for kernels in Kernels::available() {
             let mut activations = Activations::new();
@@ -132,6 +136,49 @@ fn a_plan_covers_every_output_once() {
                 outputs.for_each(|output| covered[output] += 1);
             }
             assert!(covered.iter().all(|count| *count == 1), "{n} {m} {threads}");
+        }
+    }
+}
+
+#[test]
+fn several_products_at_once_equal_each_alone_with_bias_and_sum_after_it() {
+    let mut sample = Sample(7);
+    for (m, threads) in [(1, 1), (1, 2), (3, 3), (70, 2), (5, 8)] {
+        let formats = [Format::Q4_1, Format::Q8_0, Format::F16];
+        let shapes = formats.map(|format| (format, 1 + sample.below(90)));
+        let cases = shapes.map(|(format, n)| Case::new(&mut sample, format, n, 96, m));
+        let pool = Pool::new(threads);
+        for kernels in Kernels::available() {
+            let mut activations = Activations::new();
+            activations.resize(m, 96);
+            activations.values_mut().copy_from_slice(&cases[0].values);
+            kernels.quantize(&pool, &mut activations);
+            let before = vec![0.25; m * 100];
+            let bias: Vec<f32> = (0..100).map(|n| n as f32 / 7.0).collect();
+            let expected = cases.each_ref().map(|case| {
+                let mut out = vec![0.0; m * case.n];
+                let tiles = case.tiles();
+                kernels.matmul(&pool, &tiles, &activations, &mut out, case.n);
+                kernels.add_bias(&mut out, &bias[..case.n]);
+                let mut sum = before[..m * case.n].to_vec();
+                kernels.add(&pool, &mut sum, &out);
+                [out, sum]
+            });
+            for accumulate in [false, true] {
+                let mut outs = cases.each_ref().map(|case| before[..m * case.n].to_vec());
+                let mut outs_left = outs.iter_mut();
+                let products = cases.each_ref().map(|case| Product {
+                    tiles: case.tiles(),
+                    bias: Some(&bias[..case.n]),
+                    out: outs_left.next().unwrap(),
+                    accumulate,
+                });
+                kernels.matmul_many(&pool, &activations, products);
+                let expected = expected
+                    .each_ref()
+                    .map(|both| both[usize::from(accumulate)].clone());
+                assert_eq!(outs, expected, "{:?}, {threads} threads", kernels.isa());
+            }
         }
     }
 }

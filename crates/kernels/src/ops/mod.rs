@@ -23,7 +23,7 @@ fn rows_per_chunk(cols: usize) -> usize {
 
 /// The first up to 16 elements of `source`, padded with zeros.
 #[inline(always)]
-fn load_padded<S: Simd>(simd: S, source: &[f32]) -> S::F {
+pub(crate) fn load_padded<S: Simd>(simd: S, source: &[f32]) -> S::F {
     if let Some(full) = source.first_chunk::<LANES>() {
         return simd.load(full);
     }
