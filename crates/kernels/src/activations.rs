@@ -1,7 +1,7 @@
 //! The input of a matrix product: rows of f32, and the same rows quantized.
 //!
 //! ```text
-//! codes[b * rows + m], scales[b * rows + m] = columns 32 b .. 32 b + 32 of row m
+//! blocks[b * rows + m] = columns 32 b .. 32 b + 32 of row m
 //! ```
 //!
 //! All rows' blocks of the same columns lie together: a kernel that has unpacked a group of
@@ -22,16 +22,93 @@ use crate::{Kernels, Pool};
 /// 32 codes in -127..=127, four columns at a time.
 pub(crate) type Codes = [[i8; 4]; GROUP_COLS / 4];
 
-/// What scales the products with 32 codes.
+/// Sums of the codes of some columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Scales {
+pub(crate) struct Sums {
+    /// Of all of them.
+    pub(crate) total: i32,
+    /// Of the first two and of the last two codes of every four.
+    pub(crate) pairs: [i16; 2],
+}
+
+impl Sums {
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        let [first, last] = self.pairs;
+        Self {
+            total: self.total + other.total,
+            pairs: [first + other.pairs[0], last + other.pairs[1]],
+        }
+    }
+}
+
+/// Consecutive codes of a row under one scale of the weights: an operand of a dot product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operand<'a, const N: usize> {
+    pub(crate) codes: &'a [[i8; 4]; N],
+    pub(crate) sums: &'a Sums,
+}
+
+/// 32 columns of a row: one cache line.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C, align(64))]
+pub(crate) struct Block {
+    pub(crate) codes: Codes,
     pub(crate) scale: f32,
-    /// `scale * sum`
+    /// `scale * sums.total`
     pub(crate) scaled_sum: f32,
-    /// Of all codes. Sums of codes are small integers, so exact.
-    pub(crate) sum: f32,
-    /// Of the first and the last 16 codes.
-    pub(crate) half_sums: [f32; 2],
+    pub(crate) sums: Sums,
+    /// Of the first and the last 16 columns.
+    pub(crate) half_sums: [Sums; 2],
+}
+
+impl Block {
+    /// A block of `codes` without a scale.
+    #[cfg(test)]
+    pub(crate) fn new(codes: Codes) -> Self {
+        let mut block = Self {
+            codes,
+            ..Self::default()
+        };
+        for (sums, fours) in block.half_sums.iter_mut().zip(codes.as_chunks::<4>().0) {
+            let pairs = [0, 2].map(|at| {
+                fours
+                    .iter()
+                    .map(|four| i16::from(four[at]) + i16::from(four[at + 1]))
+                    .sum()
+            });
+            let total = pairs.iter().map(|sum: &i16| i32::from(*sum)).sum();
+            *sums = Sums { total, pairs };
+        }
+        block.sums = block.half_sums[0].add(block.half_sums[1]);
+        block
+    }
+
+    /// All 32 columns.
+    #[inline(always)]
+    pub(crate) fn whole(&self) -> Operand<'_, 8> {
+        Operand {
+            codes: &self.codes,
+            sums: &self.sums,
+        }
+    }
+
+    /// The first and the last 16 columns.
+    #[inline(always)]
+    pub(crate) fn halves(&self) -> [Operand<'_, 4>; 2] {
+        let [first, last] = &self.half_sums;
+        let codes = self.codes.as_chunks().0;
+        [
+            Operand {
+                codes: &codes[0],
+                sums: first,
+            },
+            Operand {
+                codes: &codes[1],
+                sums: last,
+            },
+        ]
+    }
 }
 
 /// Below this many values quantizing is not worth a second thread.
@@ -45,10 +122,8 @@ pub struct Activations {
     /// (rows, cols)
     values: Vec<f32>,
     /// (ceil(cols / 32), rows)
-    codes: Vec<Codes>,
-    /// (ceil(cols / 32), rows)
-    scales: Vec<Scales>,
-    /// Whether `codes` and `scales` belong to `values`.
+    blocks: Vec<Block>,
+    /// Whether `blocks` belong to `values`.
     quantized: bool,
 }
 
@@ -66,8 +141,7 @@ impl Activations {
         self.cols = cols;
         self.values.resize(rows * cols, 0.0);
         let blocks = rows * cols.div_ceil(GROUP_COLS);
-        self.codes.resize(blocks, Codes::default());
-        self.scales.resize(blocks, Scales::default());
+        self.blocks.resize(blocks, Block::default());
         self.quantized = false;
     }
 
@@ -94,56 +168,56 @@ impl Activations {
         &mut self.values
     }
 
-    /// Codes and scales of all rows, for each 32 columns.
+    /// The blocks of all rows, for each 32 columns.
     ///
     /// # Panics
     /// If the values were not quantized since they were written.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (&[Codes], &[Scales])> {
+    pub(crate) fn blocks(&self) -> std::slice::ChunksExact<'_, Block> {
         assert!(
             self.quantized,
             "activations are quantized before they are multiplied"
         );
-        let rows = self.rows.max(1);
-        self.codes
-            .chunks_exact(rows)
-            .zip(self.scales.chunks_exact(rows))
+        self.blocks.chunks_exact(self.rows.max(1))
     }
 }
 
 /// Quantizes 32 values.
 #[inline(always)]
-fn quantize_block<S: Simd>(simd: S, values: &[f32; GROUP_COLS]) -> (Codes, Scales) {
-    let mut codes = Codes::default();
-    let mut scales = Scales::default();
+fn quantize_block<S: Simd>(simd: S, values: &[f32; GROUP_COLS]) -> Block {
+    let mut block = Block::default();
     let [first, last] = *values.as_chunks::<LANES>().0 else {
-        return (codes, scales);
+        return block;
     };
     let (first, last) = (simd.load(&first), simd.load(&last));
     let Some(largest) = largest(simd, first, last) else {
-        scales.scale = f32::NAN;
-        scales.scaled_sum = f32::NAN;
-        return (codes, scales);
+        block.scale = f32::NAN;
+        block.scaled_sum = f32::NAN;
+        return block;
     };
     if largest < LARGEST_MIN {
-        return (codes, scales);
+        return block;
     }
     let factor = simd.splat(127.0 / largest);
-    let (halves, _) = codes.as_chunks_mut::<{ LANES / 4 }>();
-    let mut sums = [0; 2];
-    for ((half, sum), values) in halves.iter_mut().zip(&mut sums).zip([first, last]) {
+    let (halves, _) = block.codes.as_chunks_mut::<{ LANES / 4 }>();
+    for (index, (half, values)) in halves.iter_mut().zip([first, last]).enumerate() {
         let scaled = simd.mul(values, factor);
         let clamped = simd.max(simd.min(scaled, simd.splat(127.0)), simd.splat(-127.0));
         let mut integers = [0; LANES];
         simd.store_int(simd.round_to_int(clamped), &mut integers);
-        *sum = integers.iter().sum::<i32>();
+        let fours = integers.as_chunks::<4>().0;
+        let first: i32 = fours.iter().map(|four| four[0] + four[1]).sum();
+        let last: i32 = fours.iter().map(|four| four[2] + four[3]).sum();
+        block.half_sums[index] = Sums {
+            total: first + last,
+            pairs: [first as i16, last as i16],
+        };
         half.as_flattened_mut()
             .copy_from_slice(&integers.map(|code| code as i8));
     }
-    scales.scale = largest / 127.0;
-    scales.half_sums = sums.map(|sum| sum as f32);
-    scales.sum = (sums[0] + sums[1]) as f32;
-    scales.scaled_sum = scales.scale * scales.sum;
-    (codes, scales)
+    block.scale = largest / 127.0;
+    block.sums = block.half_sums[0].add(block.half_sums[1]);
+    block.scaled_sum = block.scale * block.sums.total as f32;
+    block
 }
 
 /// The largest magnitude of 32 values; `None` if one of them is not finite.
@@ -179,8 +253,7 @@ struct QuantizeRow<'a> {
     values: &'a [f32],
     row: usize,
     rows: usize,
-    codes: &'a Disjoint<'a, Codes>,
-    scales: &'a Disjoint<'a, Scales>,
+    blocks: &'a Disjoint<'a, Block>,
 }
 
 impl Kernel for QuantizeRow<'_> {
@@ -202,14 +275,11 @@ impl Kernel for QuantizeRow<'_> {
 
 impl QuantizeRow<'_> {
     #[inline(always)]
-    fn put(&self, index: usize, (codes, scales): (Codes, Scales)) {
+    fn put(&self, index: usize, block: Block) {
         let at = index * self.rows + self.row;
         // SAFETY: only this row's task writes blocks whose place is `row` modulo `rows`.
-        let target = unsafe { self.codes.slice(at..at + 1) };
-        target[0] = codes;
-        // SAFETY: as above.
-        let target = unsafe { self.scales.slice(at..at + 1) };
-        target[0] = scales;
+        let target = unsafe { self.blocks.slice(at..at + 1) };
+        target[0] = block;
     }
 }
 
@@ -222,16 +292,14 @@ impl Kernels {
             return;
         }
         let values = &activations.values;
-        let codes = &Disjoint::new(&mut activations.codes);
-        let scales = &Disjoint::new(&mut activations.scales);
+        let blocks = &Disjoint::new(&mut activations.blocks);
         let quantize = |row: usize| {
             let values = &values[row * cols..][..cols];
             self.tier.launch(QuantizeRow {
                 values,
                 row,
                 rows,
-                codes,
-                scales,
+                blocks,
             });
         };
         if values.len() < PARALLEL_VALUES_MIN {

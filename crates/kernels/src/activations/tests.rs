@@ -1,47 +1,58 @@
-use super::{Activations, Codes};
+use super::{Activations, Block, Sums};
 use crate::reference::quantize_activation;
 use crate::sample::Sample;
 use crate::{Kernels, Pool};
 
-/// Codes, and the bits of scale, scaled sum and sums.
-type Bits = (Codes, [u32; 5]);
+fn sums(codes: &[i8]) -> Sums {
+    let of = |places: [usize; 2]| {
+        let places = (0..codes.len()).filter(|place| places.contains(&(place % 4)));
+        places.map(|place| i16::from(codes[place])).sum::<i16>()
+    };
+    Sums {
+        total: codes.iter().map(|code| i32::from(*code)).sum(),
+        pairs: [of([0, 1]), of([2, 3])],
+    }
+}
 
 /// The blocks of `values` (rows, cols) by the specification.
-fn expected(values: &[f32], rows: usize, cols: usize) -> Vec<Bits> {
-    let mut blocks = vec![Bits::default(); rows * cols.div_ceil(32)];
+fn expected(values: &[f32], rows: usize, cols: usize) -> Vec<Block> {
+    let mut blocks = vec![Block::default(); rows * cols.div_ceil(32)];
     for (row, values) in values.chunks(cols).enumerate() {
         for (index, block) in quantize_activation(values).into_iter().enumerate() {
-            let [first, last] = block.sums.map(|sum| sum as f32);
-            let sum = first + last;
-            let scales = [block.scale, block.scale * sum, sum, first, last];
-            let codes = std::array::from_fn(|k| *block.codes[4 * k..].first_chunk().unwrap());
-            blocks[index * rows + row] = (codes, scales.map(f32::to_bits));
+            let total: i32 = block.sums.iter().sum();
+            let (first, last) = block.codes.split_at(16);
+            blocks[index * rows + row] = Block {
+                codes: std::array::from_fn(|k| *block.codes[4 * k..].first_chunk().unwrap()),
+                scale: block.scale,
+                scaled_sum: block.scale * total as f32,
+                sums: sums(&block.codes),
+                half_sums: [sums(first), sums(last)],
+            };
         }
     }
     blocks
 }
 
-fn found(activations: &Activations) -> Vec<Bits> {
-    let blocks = activations
-        .blocks()
-        .flat_map(|(codes, scales)| codes.iter().zip(scales));
-    let bits = blocks.map(|(codes, scales)| {
-        let [first, last] = scales.half_sums;
-        let scales = [scales.scale, scales.scaled_sum, scales.sum, first, last];
-        (*codes, scales.map(f32::to_bits))
+/// Every bit of the blocks; NaN equals itself.
+fn bits<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<(Block, [u32; 2])> {
+    let bits = blocks.into_iter().map(|block| {
+        let floats = [block.scale, block.scaled_sum].map(f32::to_bits);
+        let mut block = *block;
+        (block.scale, block.scaled_sum) = (0.0, 0.0);
+        (block, floats)
     });
     bits.collect()
 }
 
 fn check(values: &[f32], rows: usize, cols: usize) {
-    let expected = expected(values, rows, cols);
+    let expected = bits(&expected(values, rows, cols));
     for kernels in Kernels::available() {
         for threads in 1..=3 {
             let mut activations = Activations::new();
             activations.resize(rows, cols);
             activations.values_mut().copy_from_slice(values);
             kernels.quantize(&Pool::new(threads), &mut activations);
-            let found = found(&activations);
+            let found = bits(activations.blocks().flatten());
             assert_eq!(found, expected, "{rows} x {cols}, {:?}", kernels.isa());
         }
     }

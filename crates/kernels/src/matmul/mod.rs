@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each unit of work (some strips x some rows m), on any thread:
-//!     for each block of rows:             64 rows, or up to 8 in registers
+//!     for each block of rows:             up to 64 rows
 //!         for each strip:
 //!             acc[m] = 0
 //!             for each group of the strip, k ascending:
@@ -33,8 +33,8 @@ use crate::tiles::{STRIP_ROWS, Tiles};
 use crate::{Activations, Format, Kernels, Pool};
 
 /// Rows of activations whose accumulators (64 x 16 f32 = 4 KiB) stay in the L1 cache while a
-/// strip passes, with their activations of a whole row of 4096 columns (64 x 6 KiB) in the L2.
-const ROWS_MAX: usize = 64;
+/// strip passes, with the activations of a group (64 x 64 B), those of whole rows in the L2.
+const ROWS_MAX: usize = 60;
 
 /// A unit of work has about this many bytes of weights: more than a thread needs to amortise
 /// fetching the unit, less than an L2 cache, because blocks of rows pass over it again.
@@ -162,6 +162,14 @@ pub(crate) struct Unit<'a> {
     strips: Range<usize>,
     rows: Range<usize>,
     output: Output<'a>,
+}
+
+impl<'a> Unit<'a> {
+    /// The bytes of the weights from `strip` on.
+    #[inline(always)]
+    fn stream(&self, strip: usize) -> &'a [u8] {
+        &self.tiles.bytes()[strip * self.tiles.strip_bytes()..]
+    }
 }
 
 impl Kernel for Unit<'_> {

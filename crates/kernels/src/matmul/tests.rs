@@ -85,7 +85,7 @@ impl Case {
 fn every_tier_computes_the_specified_bits() {
     let mut sample = Sample(4);
     for format in Format::ALL {
-        for m in 1..=9 {
+        for m in 1..=17 {
             let k = if format.is_quantized() {
                 format.block_elements() * (1 + sample.below(3))
             } else {
@@ -101,7 +101,7 @@ fn every_tier_computes_the_specified_bits() {
 fn many_rows_are_cut_into_blocks_with_the_same_bits() {
     let mut sample = Sample(5);
     for format in Format::ALL {
-        for m in [16, 33, 63, 64, 65, 70, 129] {
+        for m in [33, 63, 64, 65, 70, 129] {
             let k = format.block_elements().max(32);
             let n = 1 + sample.below(40);
             Case::new(&mut sample, format, n, k, m).check(1 + m % 3);

@@ -1,9 +1,10 @@
 //! AVX2 with FMA and F16C: every vector is a pair of 256-bit registers, lanes 0..8 and 8..16.
 //!
-//! Dot products use `vpmaddubsw`, which adds pairs of u8 x i8 products into i16. With codes
-//! of 4, 5 and 6 bits and activations of at most 127 a pair stays below 3810, 7874 and
-//! 16002, so 8, 4 and 2 of them fit an i16 before they are widened to i32. Codes of 8 bits
-//! are made signed, and their sign moved to the activation: 128 * 127 * 2 = 32512 fits once.
+//! Dot products use `vpmaddubsw`, which adds pairs of u8 x i8 products into i16, and add these
+//! with wrap-around: only the sum has to fit. Codes of 4 bits give sums of 8 pairs that fit as
+//! they are, 15 * 127 * 2 * 8 = 30480. With `centre * (sum of the activations)` taken off, 8
+//! pairs of 5 bits fit, 16 * 127 * 2 * 8 = 32512, and 4 pairs of 6 bits. Codes of 8 bits are
+//! made signed and widened: `vpmaddwd` adds pairs of i16 products into i32.
 
 #![expect(
     unsafe_code,
@@ -13,6 +14,7 @@
 use std::arch::x86_64::*;
 
 use super::{Kernel, LANES, Simd};
+use crate::activations::Operand;
 
 /// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
@@ -83,66 +85,71 @@ fn halves<T, const N: usize>(source: &[T; N]) -> [*const T; 2] {
     [low.as_ptr(), high.as_ptr()]
 }
 
-/// How many `vpmaddubsw` results fit an i16.
-const fn additions(bits: u32) -> usize {
-    assert!(bits <= 6, "wider codes do not fit the head-room");
-    if bits <= 4 { 8 } else { 4 >> (bits - 5) }
-}
-
-/// The dot product of one half of the lanes.
 impl Avx2 {
+    /// [`Simd::dot`] for codes below 8 bits, with sums in 16 bits.
     #[inline(always)]
-    fn dot_half<const BITS: u32, const N: usize>(
+    fn dot_narrow<const BITS: u32, const N: usize, const R: usize>(
         self,
-        codes: &[__m256i; N],
-        activations: &[[i8; 4]; N],
-    ) -> __m256i {
-        let additions = const { additions(BITS) };
-        let mut sum = pure!(_mm256_setzero_si256());
-        let mut first = 0;
-        while first < N {
-            let last = if first + additions < N {
-                first + additions
-            } else {
-                N
-            };
-            let mut pairs = pure!(_mm256_setzero_si256());
-            for index in first..last {
-                let broadcast = self.broadcast(activations[index]);
-                let products = pure!(_mm256_maddubs_epi16(codes[index], broadcast));
-                pairs = pure!(_mm256_add_epi16(pairs, products));
+        codes: &[I; N],
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [I; R] {
+        // Known when this is compiled; the branch is gone.
+        assert!(
+            (127 * 2 * N) << (BITS - 1) <= i16::MAX as usize,
+            "head-room"
+        );
+        let mut pairs = [[pure!(_mm256_setzero_si256()); 2]; R];
+        for (index, codes) in codes.iter().enumerate() {
+            for (pairs, row) in pairs.iter_mut().zip(rows) {
+                let broadcast = self.broadcast(row.codes[index]);
+                let products = [
+                    pure!(_mm256_maddubs_epi16(codes[0], broadcast)),
+                    pure!(_mm256_maddubs_epi16(codes[1], broadcast)),
+                ];
+                *pairs = both!(_mm256_add_epi16, *pairs, products);
             }
-            sum = self.add_widened(sum, pairs);
-            first = last;
         }
-        sum
+        let ones = [pure!(_mm256_set1_epi16(1)); 2];
+        for (pairs, row) in pairs.iter_mut().zip(rows) {
+            if centred || BITS > 4 {
+                let sums = self.broadcast_pairs(row.sums.pairs);
+                let offset = pure!(_mm256_sll_epi16(sums, self.count(BITS - 1)));
+                *pairs = both!(_mm256_sub_epi16, *pairs, [offset; 2]);
+            }
+            *pairs = both!(_mm256_madd_epi16, *pairs, ones);
+            if !centred && BITS > 4 {
+                let centre = self.splat_int(row.sums.total << (BITS - 1));
+                *pairs = self.add_int(*pairs, centre);
+            }
+        }
+        pairs
     }
 
+    /// [`Simd::dot`] for codes of 8 bits.
     #[inline(always)]
-    fn dot_bytes_half<const N: usize>(
+    fn dot_bytes<const N: usize, const R: usize>(
         self,
-        codes: &[__m256i; N],
-        activations: &[[i8; 4]; N],
-    ) -> __m256i {
-        let flip = pure!(_mm256_set1_epi8(i8::MIN));
-        let mut sum = pure!(_mm256_setzero_si256());
-        for (codes, activations) in codes.iter().zip(activations) {
-            let broadcast = self.broadcast(*activations);
-            let signed = pure!(_mm256_xor_si256(*codes, flip));
-            let magnitudes = pure!(_mm256_abs_epi8(signed));
-            let moved = pure!(_mm256_sign_epi8(broadcast, signed));
-            let pairs = pure!(_mm256_maddubs_epi16(magnitudes, moved));
-            sum = self.add_widened(sum, pairs);
+        codes: &[I; N],
+        rows: [Operand<'_, N>; R],
+    ) -> [I; R] {
+        let mut sums = [[pure!(_mm256_setzero_si256()); 2]; R];
+        for half in 0..2 {
+            for (index, codes) in codes.iter().enumerate() {
+                let flip = pure!(_mm256_set1_epi8(i8::MIN));
+                let signed = pure!(_mm256_xor_si256(codes[half], flip));
+                let magnitudes = pure!(_mm256_abs_epi8(signed));
+                for (sums, row) in sums.iter_mut().zip(rows) {
+                    let broadcast = self.broadcast(row.codes[index]);
+                    let moved = pure!(_mm256_sign_epi8(broadcast, signed));
+                    let pairs = pure!(_mm256_maddubs_epi16(magnitudes, moved));
+                    let ones = pure!(_mm256_set1_epi16(1));
+                    let fours = pure!(_mm256_madd_epi16(pairs, ones));
+                    sums[half] = pure!(_mm256_add_epi32(sums[half], fours));
+                }
+            }
         }
-        sum
-    }
-
-    /// Pairs of i16 to i32, added to `sum`.
-    #[inline(always)]
-    fn add_widened(self, sum: __m256i, pairs: __m256i) -> __m256i {
-        let ones = pure!(_mm256_set1_epi16(1));
-        let widened = pure!(_mm256_madd_epi16(pairs, ones));
-        pure!(_mm256_add_epi32(sum, widened))
+        sums
     }
 
     #[inline(always)]
@@ -150,16 +157,18 @@ impl Avx2 {
         let word = i32::from_le_bytes(activations.map(i8::cast_unsigned));
         pure!(_mm256_set1_epi32(word))
     }
-}
 
-/// Half `half` of every vector.
-#[inline(always)]
-fn half_of<const N: usize>(codes: &[I; N], half: usize) -> [__m256i; N] {
-    let mut halves = [codes[0][half]; N];
-    for (target, codes) in halves.iter_mut().zip(codes) {
-        *target = codes[half];
+    #[inline(always)]
+    fn broadcast_pairs(self, [first, last]: [i16; 2]) -> __m256i {
+        let word = i32::from(last) << 16 | i32::from(first.cast_unsigned());
+        pure!(_mm256_set1_epi32(word))
     }
-    halves
+
+    /// The operand of a shift.
+    #[inline(always)]
+    fn count(self, bits: u32) -> __m128i {
+        pure!(_mm_cvtsi32_si128(bits.cast_signed()))
+    }
 }
 
 impl Simd for Avx2 {
@@ -313,51 +322,32 @@ impl Simd for Avx2 {
         both!(_mm256_or_si256, a, b)
     }
     #[inline(always)]
-    fn dot<const BITS: u32, const N: usize>(self, codes: &[I; N], activations: &[[i8; 4]; N]) -> I {
-        [
-            self.dot_half::<BITS, N>(&half_of(codes, 0), activations),
-            self.dot_half::<BITS, N>(&half_of(codes, 1), activations),
-        ]
+    fn sixteens(self, plane: I) -> [I; 8] {
+        // One unit shifts, three take a minimum.
+        let lower = both!(_mm256_slli_epi16::<4>, plane);
+        let sixteen = [pure!(_mm256_set1_epi8(16)); 2];
+        let mut vectors = [plane; 8];
+        for (index, vector) in vectors.iter_mut().enumerate() {
+            let bit = [pure!(_mm256_set1_epi8((16u8 << (index % 4)).cast_signed())); 2];
+            let source = if index < 4 { lower } else { plane };
+            let selected = both!(_mm256_and_si256, source, bit);
+            *vector = both!(_mm256_min_epu8, selected, sixteen);
+        }
+        vectors
     }
-    const BYTE_OFFSET: i32 = 128;
+    const ROWS: usize = 4;
+    const ROWS_OF_BYTES: usize = 8;
     #[inline(always)]
-    fn dot_bytes<const N: usize>(self, codes: &[I; N], activations: &[[i8; 4]; N]) -> I {
-        [
-            self.dot_bytes_half(&half_of(codes, 0), activations),
-            self.dot_bytes_half(&half_of(codes, 1), activations),
-        ]
-    }
-    #[inline(always)]
-    fn dot_rows<const BITS: u32, const FIRST: usize, const N: usize>(
+    fn dot<const BITS: u32, const N: usize, const R: usize>(
         self,
         codes: &[I; N],
-        rows: &[[[i8; 4]; 8]],
-        sums: &mut [I],
-    ) {
-        for half in 0..2 {
-            let codes = half_of(codes, half);
-            for (row, sum) in rows.iter().zip(&mut *sums) {
-                if let Some(activations) = row[FIRST..].first_chunk() {
-                    sum[half] = self.dot_half::<BITS, N>(&codes, activations);
-                }
-            }
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [I; R] {
+        if BITS == 8 {
+            return self.dot_bytes(codes, rows);
         }
-    }
-    #[inline(always)]
-    fn dot_bytes_rows<const FIRST: usize, const N: usize>(
-        self,
-        codes: &[I; N],
-        rows: &[[[i8; 4]; 8]],
-        sums: &mut [I],
-    ) {
-        for half in 0..2 {
-            let codes = half_of(codes, half);
-            for (row, sum) in rows.iter().zip(&mut *sums) {
-                if let Some(activations) = row[FIRST..].first_chunk() {
-                    sum[half] = self.dot_bytes_half::<N>(&codes, activations);
-                }
-            }
-        }
+        self.dot_narrow::<BITS, N, R>(codes, rows, centred)
     }
     #[inline(always)]
     fn prefetch<T>(self, source: &[T], offset: usize) {

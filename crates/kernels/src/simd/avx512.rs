@@ -13,6 +13,7 @@ use std::arch::x86_64::*;
 #[cfg(feature = "modelled-avx512")]
 use super::avx512_model::*;
 use super::{Kernel, LANES, Simd};
+use crate::activations::Operand;
 
 /// Wraps intrinsics that are pure functions of registers.
 macro_rules! pure {
@@ -206,30 +207,36 @@ impl Simd for Avx512 {
     fn or_codes(self, a: __m512i, b: __m512i) -> __m512i {
         pure!(_mm512_or_si512(a, b))
     }
+    const ROWS: usize = 8;
     #[inline(always)]
-    fn dot<const BITS: u32, const N: usize>(
+    fn dot<const BITS: u32, const N: usize, const R: usize>(
         self,
         codes: &[__m512i; N],
-        activations: &[[i8; 4]; N],
-    ) -> __m512i {
-        // Two chains hide the latency; integer sums may be split.
-        let mut even = self.splat_int(0);
-        let mut odd = self.splat_int(0);
-        for (index, (codes, activations)) in codes.iter().zip(activations).enumerate() {
-            let broadcast = self.broadcast(*activations);
-            let chain = if index % 2 == 0 { &mut even } else { &mut odd };
-            *chain = pure!(_mm512_dpbusd_epi32(*chain, *codes, broadcast));
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [__m512i; R] {
+        // With few rows, a second chain hides the latency; integer sums may be split.
+        let mut even = [self.splat_int(0); R];
+        let mut odd = [self.splat_int(0); R];
+        if centred {
+            for (even, row) in even.iter_mut().zip(rows) {
+                *even = self.splat_int(-row.sums.total << (BITS - 1));
+            }
         }
-        self.add_int(even, odd)
-    }
-    const BYTE_OFFSET: i32 = 0;
-    #[inline(always)]
-    fn dot_bytes<const N: usize>(
-        self,
-        codes: &[__m512i; N],
-        activations: &[[i8; 4]; N],
-    ) -> __m512i {
-        self.dot::<8, N>(codes, activations)
+        for (index, codes) in codes.iter().enumerate() {
+            for ((even, odd), row) in even.iter_mut().zip(&mut odd).zip(rows) {
+                let broadcast = self.broadcast(row.codes[index]);
+                let second = R < 4 && index % 2 == 1;
+                let chain = if second { odd } else { even };
+                *chain = pure!(_mm512_dpbusd_epi32(*chain, *codes, broadcast));
+            }
+        }
+        if R < 4 {
+            for (even, odd) in even.iter_mut().zip(odd) {
+                *even = self.add_int(*even, odd);
+            }
+        }
+        even
     }
     #[inline(always)]
     fn prefetch<T>(self, source: &[T], offset: usize) {

@@ -21,6 +21,7 @@ mod neon;
 mod scalar;
 
 use crate::Isa;
+use crate::activations::Operand;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
@@ -91,51 +92,34 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Per byte `(a << SHIFT) & mask`, where `mask` has no bit below `SHIFT`.
     fn shift_left_and<const SHIFT: i32>(self, a: Self::Codes, mask: u8) -> Self::Codes;
     fn or_codes(self, a: Self::Codes, b: Self::Codes) -> Self::Codes;
-    /// Per lane `sum(codes * activations)` over `4 * N` elements, exactly, for codes of at most
-    /// `BITS <= 6` bits and activations in -127..=127.
-    fn dot<const BITS: u32, const N: usize>(
-        self,
-        codes: &[Self::Codes; N],
-        activations: &[[i8; 4]; N],
-    ) -> Self::I;
-    /// What [`Self::dot_bytes`] subtracts from every code.
-    const BYTE_OFFSET: i32;
-    /// Per lane `sum((codes - BYTE_OFFSET) * activations)`, exactly, for codes of 8 bits and
-    /// activations in -127..=127.
-    fn dot_bytes<const N: usize>(
-        self,
-        codes: &[Self::Codes; N],
-        activations: &[[i8; 4]; N],
-    ) -> Self::I;
-    /// [`Self::dot`] for every row, with the activations `row[FIRST..FIRST + N]`. A tier with
-    /// few registers keeps a part of the codes in them while all rows pass.
+    /// Per byte 16 where bit `g` of `plane` is set, else 0, in vector `g`.
     #[inline(always)]
-    fn dot_rows<const BITS: u32, const FIRST: usize, const N: usize>(
+    fn sixteens(self, plane: Self::Codes) -> [Self::Codes; 8] {
+        [
+            self.shift_left_and::<4>(plane, 16),
+            self.shift_left_and::<3>(plane, 16),
+            self.shift_left_and::<2>(plane, 16),
+            self.shift_left_and::<1>(plane, 16),
+            self.shift_right_and::<0>(plane, 16),
+            self.shift_right_and::<1>(plane, 16),
+            self.shift_right_and::<2>(plane, 16),
+            self.shift_right_and::<3>(plane, 16),
+        ]
+    }
+    /// Rows of activations whose dot products with one vector of codes keep this tier busy and
+    /// still fit its registers: 1, 4 or 8.
+    const ROWS: usize;
+    /// The same with codes of 8 bits.
+    const ROWS_OF_BYTES: usize = Self::ROWS;
+    /// For every row, per lane `sum((code - centre) * activation)`, exactly. Codes have `BITS`
+    /// bits: 4, 5, 8 or, if `N` is at most 4, 6. The centre is half their range if `centred`,
+    /// else 0; codes of 8 bits are always centred. Activations are in -127..=127.
+    fn dot<const BITS: u32, const N: usize, const R: usize>(
         self,
         codes: &[Self::Codes; N],
-        rows: &[[[i8; 4]; 8]],
-        sums: &mut [Self::I],
-    ) {
-        for (row, sum) in rows.iter().zip(sums) {
-            if let Some(activations) = row[FIRST..].first_chunk() {
-                *sum = self.dot::<BITS, N>(codes, activations);
-            }
-        }
-    }
-    /// [`Self::dot_bytes`] for every row.
-    #[inline(always)]
-    fn dot_bytes_rows<const FIRST: usize, const N: usize>(
-        self,
-        codes: &[Self::Codes; N],
-        rows: &[[[i8; 4]; 8]],
-        sums: &mut [Self::I],
-    ) {
-        for (row, sum) in rows.iter().zip(sums) {
-            if let Some(activations) = row[FIRST..].first_chunk() {
-                *sum = self.dot_bytes::<N>(codes, activations);
-            }
-        }
-    }
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [Self::I; R];
     /// Asks for the cache line `offset` bytes after the start of `source`, ahead of its use. It
     /// may lie beyond the end.
     fn prefetch<T>(self, source: &[T], offset: usize);

@@ -15,6 +15,7 @@ use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
 
 use super::{Kernel, LANES, Simd};
+use crate::activations::Operand;
 
 /// Proof that the CPU has NEON and, where `DOT`, the extension `dotprod`.
 #[derive(Clone, Copy, Debug)]
@@ -261,42 +262,6 @@ impl<const DOT: bool> Neon<DOT> {
         }
         quarters
     }
-
-    /// The dot products of every row. Two quarters of the codes stay in registers while all
-    /// rows pass.
-    #[inline(always)]
-    fn dot_signed_rows<const BITS: u32, const FIRST: usize, const N: usize>(
-        self,
-        codes: &[Codes; N],
-        rows: &[[[i8; 4]; 8]],
-        sums: &mut [I],
-    ) {
-        for first in [0, 2] {
-            let low = self.signed_quarter(codes, first, BITS == 8);
-            let high = self.signed_quarter(codes, first + 1, BITS == 8);
-            for (row, sum) in rows.iter().zip(&mut *sums) {
-                if let Some(activations) = row[FIRST..].first_chunk() {
-                    sum[first] = self.dot_quarter::<BITS, N>(&low, activations);
-                    sum[first + 1] = self.dot_quarter::<BITS, N>(&high, activations);
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn dot_signed<const BITS: u32, const N: usize>(
-        self,
-        codes: &[Codes; N],
-        activations: &[[i8; 4]; N],
-    ) -> I {
-        let flipped = BITS == 8;
-        [
-            self.dot_quarter::<BITS, N>(&self.signed_quarter(codes, 0, flipped), activations),
-            self.dot_quarter::<BITS, N>(&self.signed_quarter(codes, 1, flipped), activations),
-            self.dot_quarter::<BITS, N>(&self.signed_quarter(codes, 2, flipped), activations),
-            self.dot_quarter::<BITS, N>(&self.signed_quarter(codes, 3, flipped), activations),
-        ]
-    }
 }
 
 impl<const DOT: bool> Simd for Neon<DOT> {
@@ -446,36 +411,31 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     fn or_codes(self, a: Codes, b: Codes) -> Codes {
         four!(vorrq_u8, a, b)
     }
+    const ROWS: usize = 4;
     #[inline(always)]
-    fn dot<const BITS: u32, const N: usize>(
+    fn dot<const BITS: u32, const N: usize, const R: usize>(
         self,
         codes: &[Codes; N],
-        activations: &[[i8; 4]; N],
-    ) -> I {
-        self.dot_signed::<BITS, N>(codes, activations)
-    }
-    const BYTE_OFFSET: i32 = 128;
-    #[inline(always)]
-    fn dot_bytes<const N: usize>(self, codes: &[Codes; N], activations: &[[i8; 4]; N]) -> I {
-        self.dot_signed::<8, N>(codes, activations)
-    }
-    #[inline(always)]
-    fn dot_rows<const BITS: u32, const FIRST: usize, const N: usize>(
-        self,
-        codes: &[Codes; N],
-        rows: &[[[i8; 4]; 8]],
-        sums: &mut [I],
-    ) {
-        self.dot_signed_rows::<BITS, FIRST, N>(codes, rows, sums);
-    }
-    #[inline(always)]
-    fn dot_bytes_rows<const FIRST: usize, const N: usize>(
-        self,
-        codes: &[Codes; N],
-        rows: &[[[i8; 4]; 8]],
-        sums: &mut [I],
-    ) {
-        self.dot_signed_rows::<8, FIRST, N>(codes, rows, sums);
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [I; R] {
+        let mut sums = [self.splat_int(0); R];
+        // Two quarters of the codes stay in registers while all rows pass.
+        for first in [0, 2] {
+            let low = self.signed_quarter(codes, first, BITS == 8);
+            let high = self.signed_quarter(codes, first + 1, BITS == 8);
+            for (row, sum) in rows.iter().zip(&mut sums) {
+                sum[first] = self.dot_quarter::<BITS, N>(&low, row.codes);
+                sum[first + 1] = self.dot_quarter::<BITS, N>(&high, row.codes);
+            }
+        }
+        if centred && BITS < 8 {
+            for (row, sum) in rows.iter().zip(&mut sums) {
+                let centre = self.splat_int(-row.sums.total << (BITS - 1));
+                *sum = self.add_int(*sum, centre);
+            }
+        }
+        sums
     }
     #[inline(always)]
     fn prefetch<T>(self, source: &[T], offset: usize) {

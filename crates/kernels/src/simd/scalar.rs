@@ -1,6 +1,7 @@
 //! Arrays of lanes: the meaning of every operation, and the tier for CPUs without another.
 
 use super::{LANES, Simd, half};
+use crate::activations::Operand;
 
 /// The tier that every CPU has.
 #[derive(Clone, Copy, Debug)]
@@ -134,26 +135,27 @@ impl Simd for Scalar {
     fn or_codes(self, a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         std::array::from_fn(|byte| a[byte] | b[byte])
     }
+    const ROWS: usize = 1;
     #[inline(always)]
-    fn dot<const BITS: u32, const N: usize>(
+    fn dot<const BITS: u32, const N: usize, const R: usize>(
         self,
         codes: &[[u8; 64]; N],
-        activations: &[[i8; 4]; N],
-    ) -> I {
-        let mut sums = [0; LANES];
-        for (codes, activations) in codes.iter().zip(activations) {
-            for (sum, lane) in sums.iter_mut().zip(codes.as_chunks::<4>().0) {
-                for (code, activation) in lane.iter().zip(activations) {
-                    *sum += i32::from(*code) * i32::from(*activation);
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [I; R] {
+        let centre = if centred { 1 << (BITS - 1) } else { 0 };
+        rows.map(|row| {
+            let mut sums = [0; LANES];
+            for (codes, activations) in codes.iter().zip(row.codes) {
+                for (sum, lane) in sums.iter_mut().zip(codes.as_chunks::<4>().0) {
+                    let products = lane.iter().zip(activations);
+                    *sum += products
+                        .map(|(code, a)| (i32::from(*code) - centre) * i32::from(*a))
+                        .sum::<i32>();
                 }
             }
-        }
-        sums
-    }
-    const BYTE_OFFSET: i32 = 0;
-    #[inline(always)]
-    fn dot_bytes<const N: usize>(self, codes: &[[u8; 64]; N], activations: &[[i8; 4]; N]) -> I {
-        self.dot::<8, N>(codes, activations)
+            sums
+        })
     }
     #[inline(always)]
     fn prefetch<T>(self, _source: &[T], _offset: usize) {}

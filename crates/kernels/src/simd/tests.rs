@@ -1,4 +1,5 @@
 use super::*;
+use crate::activations::Block;
 
 /// Every operation of `S` over seeded lanes, as one list of bits.
 struct Trace {
@@ -100,45 +101,76 @@ impl Trace {
         int(simd.load_signed_bytes(&self.bytes().map(u8::cast_signed)));
         let raw: [[u8; 64]; 8] = std::array::from_fn(|_| self.bytes());
         let codes = raw.map(|vector| simd.load_codes(&vector));
-        let wide = self.activations::<8>();
-        int(simd.dot::<4, 8>(&codes.map(|v| simd.shift_right_and::<4>(v, 0x0f)), &wide));
-        int(simd.dot::<5, 8>(&codes.map(|v| simd.shift_right_and::<3>(v, 0x1f)), &wide));
-        int(simd.dot::<6, 8>(&codes.map(|v| simd.shift_right_and::<2>(v, 0x3f)), &wide));
-        int(simd.dot::<6, 4>(
-            &codes
-                .map(|v| simd.shift_left_and::<2>(v, 0x3c))
-                .first_chunk()
-                .copied()
-                .unwrap(),
-            wide.first_chunk().unwrap(),
-        ));
-        int(dot_bytes(simd, &codes, &wide));
+        let rows = std::array::from_fn(|_| Block::new(self.activations::<8>()));
+        dots(simd, &codes, &rows, out);
         // The extremes of the head-room.
-        let full = [simd.load_codes(&[0x3f; 64]); 8];
-        int(simd.dot::<6, 8>(&full, &[[127; 4]; 8]));
-        int(simd.dot::<6, 8>(&full, &[[-127; 4]; 8]));
-        int(simd.dot::<5, 8>(&[simd.load_codes(&[0x1f; 64]); 8], &[[-127; 4]; 8]));
-        int(simd.dot::<4, 8>(&[simd.load_codes(&[0x0f; 64]); 8], &[[-127; 4]; 8]));
-        int(dot_bytes(
-            simd,
-            &[simd.load_codes(&[0; 64]); 8],
-            &[[127; 4]; 8],
-        ));
+        let extremes = [
+            [127; 4],
+            [-127; 4],
+            [127, 127, -127, -127],
+            [127, -127, 127, -127],
+        ];
+        let extremes = extremes.map(|four| Block::new([four; 8]));
+        for byte in [0, 0x0f, 0x1f, 0x3f, 0x80, 0xff] {
+            dots(simd, &[simd.load_codes(&[byte; 64]); 8], &extremes, out);
+        }
+        for vector in simd.sixteens(codes[0]) {
+            let mut bytes = [0; 64];
+            simd.store_codes(vector, &mut bytes);
+            out.extend(bytes.map(u32::from));
+        }
         let mut bytes = [0; 64];
         simd.store_codes(simd.or_codes(codes[0], codes[1]), &mut bytes);
         out.extend(bytes.map(u32::from));
     }
 }
 
-/// The dot product with bytes less 128: the same on tiers with another offset.
-#[inline(always)]
-fn dot_bytes<S: Simd>(simd: S, codes: &[S::Codes; 8], activations: &[[i8; 4]; 8]) -> S::I {
-    let mut sum = 0;
-    for activation in activations.as_flattened() {
-        sum += i32::from(*activation);
+/// Every kind of dot product, for one, two and four rows.
+fn dots<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Block; 4], out: &mut Vec<u32>) {
+    dots_of(simd, codes, rows, out);
+    let (pairs, _) = rows.as_chunks::<2>();
+    dots_of(simd, codes, &pairs[0], out);
+    let (ones, _) = rows.as_chunks::<1>();
+    dots_of(simd, codes, &ones[0], out);
+}
+
+fn dots_of<S: Simd, const R: usize>(
+    simd: S,
+    codes: &[S::Codes; 8],
+    rows: &[Block; R],
+    out: &mut Vec<u32>,
+) {
+    let mut ints = |values: [S::I; R]| {
+        for value in values {
+            let mut lanes = [0; LANES];
+            simd.store_int(value, &mut lanes);
+            out.extend(lanes.map(i32::cast_unsigned));
+        }
+    };
+    let whole = || rows.each_ref().map(Block::whole);
+    let (four, five) = (
+        codes.map(|codes| simd.shift_right_and::<4>(codes, 0x0f)),
+        codes.map(|codes| simd.shift_right_and::<3>(codes, 0x1f)),
+    );
+    ints(simd.dot::<4, 8, R>(&four, whole(), false));
+    ints(simd.dot::<4, 8, R>(&four, whole(), true));
+    ints(simd.dot::<5, 8, R>(&five, whole(), false));
+    ints(simd.dot::<5, 8, R>(&five, whole(), true));
+    ints(simd.dot::<8, 8, R>(codes, whole(), true));
+    for half in 0..2 {
+        let halves = || rows.each_ref().map(|row| row.halves()[half]);
+        let codes = &codes.as_chunks::<4>().0[half];
+        let six = codes.map(|codes| simd.shift_left_and::<2>(codes, 0x3c));
+        ints(simd.dot::<6, 4, R>(&six, halves(), true));
+        let six = codes.map(|codes| simd.shift_right_and::<2>(codes, 0x3f));
+        ints(simd.dot::<6, 4, R>(&six, halves(), true));
+        ints(simd.dot::<6, 4, R>(
+            &codes.map(|v| simd.shift_right_and::<0>(v, 0x3f)),
+            halves(),
+            true,
+        ));
+        ints(simd.dot::<8, 4, R>(codes, halves(), true));
     }
-    let rest = simd.splat_int((S::BYTE_OFFSET - 128) * sum);
-    simd.add_int(simd.dot_bytes(codes, activations), rest)
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::GROUP_COLS;
 use crate::Format;
-use crate::activations::Codes;
+use crate::activations::Operand;
 use crate::simd::{LANES, Simd};
 
 /// One group of a strip: 32 columns of 16 rows.
@@ -23,24 +23,32 @@ pub(crate) struct Scales<S: Simd> {
     pub(crate) m: S::F,
 }
 
-/// How wide the codes are: what their planes look like.
-pub(crate) trait Planes {
+/// How wide the codes are, and what their planes look like.
+pub(crate) trait CodeWidth {
+    /// Bits of a code.
+    const BITS: u32;
     /// Bytes of the planes of one group.
     const BYTES: usize;
 
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8];
-}
 
-/// How wide the codes are: how they are multiplied.
-pub(crate) trait CodeWidth: Planes {
-    /// What the dot products subtract from every code.
-    fn offset<S: Simd>() -> i32;
+    /// Rows that a tier multiplies with one vector of codes at a time.
+    #[inline(always)]
+    fn rows<S: Simd>() -> usize {
+        if Self::BITS == 8 {
+            S::ROWS_OF_BYTES
+        } else {
+            S::ROWS
+        }
+    }
 
-    /// Per row and lane `sum((code - offset) * activation)`.
-    fn dot_rows<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: &mut [S::I]);
-
-    /// The same over the first and the last 16 columns.
-    fn dot_halves<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: [&mut [S::I]; 2]);
+    /// [`Simd::dot`] with codes of this width.
+    fn dot<S: Simd, const N: usize, const R: usize>(
+        simd: S,
+        codes: &[S::Codes; N],
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [S::I; R];
 }
 
 pub(crate) struct Bits4;
@@ -52,6 +60,21 @@ pub(crate) struct Bits8;
 #[inline(always)]
 fn vector(planes: &[u8], index: usize) -> &[u8; 64] {
     &planes.as_chunks().0[index]
+}
+
+/// The dot product of a width: a constant that a trait names cannot be an argument.
+macro_rules! width_dot {
+    ($bits:literal) => {
+        #[inline(always)]
+        fn dot<S: Simd, const N: usize, const R: usize>(
+            simd: S,
+            codes: &[S::Codes; N],
+            rows: [Operand<'_, N>; R],
+            centred: bool,
+        ) -> [S::I; R] {
+            simd.dot::<$bits, N, R>(codes, rows, centred)
+        }
+    };
 }
 
 /// Vectors whose low four bits come from 256 bytes of nibbles.
@@ -76,8 +99,11 @@ fn join<S: Simd>(simd: S, low: [S::Codes; 8], high: [S::Codes; 8]) -> [S::Codes;
     codes
 }
 
-impl Planes for Bits4 {
+impl CodeWidth for Bits4 {
+    const BITS: u32 = 4;
     const BYTES: usize = 256;
+
+    width_dot!(4);
 
     #[inline(always)]
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
@@ -85,29 +111,25 @@ impl Planes for Bits4 {
     }
 }
 
-impl Planes for Bits5 {
+impl CodeWidth for Bits5 {
+    const BITS: u32 = 5;
     const BYTES: usize = 64 + 256;
+
+    width_dot!(5);
 
     #[inline(always)]
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
         let plane = simd.load_codes(vector(planes, 0));
         let low = nibbles(simd, &planes[64..]);
-        let high = [
-            simd.shift_left_and::<4>(plane, 16),
-            simd.shift_left_and::<3>(plane, 16),
-            simd.shift_left_and::<2>(plane, 16),
-            simd.shift_left_and::<1>(plane, 16),
-            simd.shift_right_and::<0>(plane, 16),
-            simd.shift_right_and::<1>(plane, 16),
-            simd.shift_right_and::<2>(plane, 16),
-            simd.shift_right_and::<3>(plane, 16),
-        ];
-        join(simd, low, high)
+        join(simd, low, simd.sixteens(plane))
     }
 }
 
-impl Planes for Bits6 {
+impl CodeWidth for Bits6 {
+    const BITS: u32 = 6;
     const BYTES: usize = 128 + 256;
+
+    width_dot!(6);
 
     #[inline(always)]
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
@@ -128,8 +150,11 @@ impl Planes for Bits6 {
     }
 }
 
-impl Planes for Bits8 {
+impl CodeWidth for Bits8 {
+    const BITS: u32 = 8;
     const BYTES: usize = 512;
+
+    width_dot!(8);
 
     #[inline(always)]
     fn unpack<S: Simd>(simd: S, planes: &[u8]) -> [S::Codes; 8] {
@@ -141,71 +166,18 @@ impl Planes for Bits8 {
     }
 }
 
-/// Codes that leave head-room in 16 bits.
-macro_rules! narrow {
-    ($name:ident, $bits:literal) => {
-        impl CodeWidth for $name {
-            #[inline(always)]
-            fn offset<S: Simd>() -> i32 {
-                0
-            }
-
-            #[inline(always)]
-            fn dot_rows<S: Simd>(
-                simd: S,
-                codes: &[S::Codes; 8],
-                rows: &[Codes],
-                sums: &mut [S::I],
-            ) {
-                simd.dot_rows::<$bits, 0, 8>(codes, rows, sums);
-            }
-
-            #[inline(always)]
-            fn dot_halves<S: Simd>(
-                simd: S,
-                codes: &[S::Codes; 8],
-                rows: &[Codes],
-                sums: [&mut [S::I]; 2],
-            ) {
-                let [a, b, c, d, e, f, g, h] = *codes;
-                let [first, last] = sums;
-                simd.dot_rows::<$bits, 0, 4>(&[a, b, c, d], rows, first);
-                simd.dot_rows::<$bits, 4, 4>(&[e, f, g, h], rows, last);
-            }
-        }
-    };
-}
-
-narrow!(Bits4, 4);
-narrow!(Bits5, 5);
-narrow!(Bits6, 6);
-
-impl CodeWidth for Bits8 {
-    #[inline(always)]
-    fn offset<S: Simd>() -> i32 {
-        S::BYTE_OFFSET
-    }
-
-    #[inline(always)]
-    fn dot_rows<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: &mut [S::I]) {
-        simd.dot_bytes_rows::<0, 8>(codes, rows, sums);
-    }
-
-    #[inline(always)]
-    fn dot_halves<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Codes], sums: [&mut [S::I]; 2]) {
-        let [a, b, c, d, e, f, g, h] = *codes;
-        let [first, last] = sums;
-        simd.dot_bytes_rows::<0, 4>(&[a, b, c, d], rows, first);
-        simd.dot_bytes_rows::<4, 4>(&[e, f, g, h], rows, last);
-    }
-}
-
 /// A quantized format: where its scales are and what its codes mean.
 pub(crate) trait Decode {
     type Width: CodeWidth;
     const FORMAT: Format;
+    /// Whether half of their range is subtracted from codes.
+    const CENTRED: bool;
     /// What is subtracted from a code.
-    const OFFSET: i32;
+    const OFFSET: i32 = if Self::CENTRED {
+        1 << (Self::Width::BITS - 1)
+    } else {
+        0
+    };
     /// Whether there is a scale per 16 columns instead of one per 32.
     const HALVES: bool;
     /// Whether weights have a minimum.
@@ -270,10 +242,11 @@ fn lanes_at<const N: usize>(bytes: &[u8], at: usize) -> &[[u8; N]; LANES] {
     &values.as_chunks().0[0]
 }
 
-/// One byte of every row.
+/// One byte of every row, eight rows per integer.
 #[inline(always)]
-fn plane_at(bytes: &[u8], at: usize) -> u128 {
-    u128::from_le_bytes(bytes[at..].as_chunks().0[0])
+fn plane_at(bytes: &[u8], at: usize) -> [u64; 2] {
+    let (eights, _) = bytes[at..][..LANES].as_chunks();
+    [u64::from_le_bytes(eights[0]), u64::from_le_bytes(eights[1])]
 }
 
 /// The f16 vector at `bytes[at..]`, widened.
@@ -303,16 +276,22 @@ fn of_block<S: Simd>(_simd: S, block: &Block<'_, S>, _index: usize) -> Scales<S>
     }
 }
 
-/// Group `index` under `d`, `dmin` and 6-bit scales. The 16 bytes of a plane are put together
-/// as one integer, on units that the vectors leave idle.
+/// Group `index` under `d`, `dmin` and 6-bit scales. The bytes of a plane are put together
+/// eight at a time, on units that the vectors leave idle.
 #[inline(always)]
 fn six_bit_scales<S: Simd>(simd: S, block: &Block<'_, S>, index: usize) -> Scales<S> {
+    const NIBBLES: u64 = u64::from_le_bytes([15; 8]);
+    const UPPER_BITS: u64 = u64::from_le_bytes([3; 8]);
     let low = plane_at(block.scales, 4 * LANES + index * LANES);
-    let high = plane_at(block.scales, 12 * LANES + index / 2 * LANES) >> (4 * (index % 2));
-    let nibbles = u128::from_le_bytes([15; LANES]);
-    let upper_bits = u128::from_le_bytes([3; LANES]);
-    let scale = (low & nibbles | (high & upper_bits) << 4).to_le_bytes();
-    let min = (low >> 4 & nibbles | (high >> 2 & upper_bits) << 4).to_le_bytes();
+    let high = plane_at(block.scales, 12 * LANES + index / 2 * LANES);
+    let (mut scale, mut min) = ([0; LANES], [0; LANES]);
+    for half in 0..2 {
+        let (low, high) = (low[half], high[half] >> (4 * (index % 2)));
+        let bytes = low & NIBBLES | (high & UPPER_BITS) << 4;
+        scale[8 * half..][..8].copy_from_slice(&bytes.to_le_bytes());
+        let bytes = low >> 4 & NIBBLES | (high >> 2 & UPPER_BITS) << 4;
+        min[8 * half..][..8].copy_from_slice(&bytes.to_le_bytes());
+    }
     let scale = simd.int_to_float(simd.load_bytes(&scale));
     let min = simd.int_to_float(simd.load_bytes(&min));
     let d = simd.mul(block.d, scale);
@@ -340,16 +319,16 @@ fn scale_of_half<S: Simd>(simd: S, scales: &[u8], half: usize) -> S::F {
     simd.int_to_float(simd.load_signed_bytes(&bytes))
 }
 
-/// Declares the type of a format: width and offset of its codes, minimum, scale per half,
-/// bytes and reader of its scales.
+/// Declares the type of a format: width of its codes, minimum (then codes are not centred), scale
+/// per half, bytes and reader of its scales.
 macro_rules! decode {
-    ($name:ident: $width:ty, $offset:literal, $min:literal, $halves:literal, $bytes:expr, $scales:ident) => {
+    ($name:ident: $width:ty, $min:literal, $halves:literal, $bytes:expr, $scales:ident) => {
         pub(crate) struct $name;
 
         impl Decode for $name {
             type Width = $width;
             const FORMAT: Format = Format::$name;
-            const OFFSET: i32 = $offset;
+            const CENTRED: bool = !$min;
             const HAS_MIN: bool = $min;
             const HALVES: bool = $halves;
             const SCALE_BYTES: usize = $bytes;
@@ -362,11 +341,11 @@ macro_rules! decode {
     };
 }
 
-decode!(Q8_0: Bits8, 128, false, false, 2 * LANES, of_block);
-decode!(Q4_0: Bits4, 8, false, false, 2 * LANES, of_block);
-decode!(Q4_1: Bits4, 0, true, false, 4 * LANES, of_block);
-decode!(Q5_0: Bits5, 16, false, false, 2 * LANES, of_block);
-decode!(Q5_1: Bits5, 0, true, false, 4 * LANES, of_block);
-decode!(Q4K: Bits4, 0, true, false, 16 * LANES, six_bit_scales);
-decode!(Q5K: Bits5, 0, true, false, 16 * LANES, six_bit_scales);
-decode!(Q6K: Bits6, 32, false, true, 18 * LANES, scale_per_half);
+decode!(Q8_0: Bits8, false, false, 2 * LANES, of_block);
+decode!(Q4_0: Bits4, false, false, 2 * LANES, of_block);
+decode!(Q4_1: Bits4, true, false, 4 * LANES, of_block);
+decode!(Q5_0: Bits5, false, false, 2 * LANES, of_block);
+decode!(Q5_1: Bits5, true, false, 4 * LANES, of_block);
+decode!(Q4K: Bits4, true, false, 16 * LANES, six_bit_scales);
+decode!(Q5K: Bits5, true, false, 16 * LANES, six_bit_scales);
+decode!(Q6K: Bits6, false, true, 18 * LANES, scale_per_half);
