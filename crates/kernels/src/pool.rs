@@ -16,10 +16,11 @@
 //!
 //! The team has the manners of a guest. Nobody waits for a member that has not come: it finds
 //! the task closed when the system gives it a core at last, and the others have done its
-//! share. A member that was taken off its core in the middle of a unit holds up the others,
-//! and sits out for a while ([`trust`]). Whoever has nothing to do spins for some tens of microseconds, because the next task
-//! of a forward pass comes at once, and then parks: an idle engine burns no core, and a member
-//! that lost its core to a neighbour can have that of the one who waits for it.
+//! share. A member that keeps being taken off its core in the middle of a unit holds up the
+//! others, and sits out for a while ([`trust`]). Whoever has nothing to do spins for some tens
+//! of microseconds, because the next task of a forward pass comes at once, and then parks: an
+//! idle engine burns no core, and a member that lost its core to a neighbour can have that of
+//! the one who waits for it.
 
 #![expect(unsafe_code, reason = "lends the caller's task to the members")]
 
