@@ -125,7 +125,9 @@ impl Trace {
     }
 }
 
-/// Every kind of dot product, for one, two and four rows.
+/// Every kind of dot product, for one, two and four rows. Inlined, like all that the tier's
+/// entry calls: the assembler of some needs its features.
+#[inline(always)]
 fn dots<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Block; 4], out: &mut Vec<u32>) {
     dots_of(simd, codes, rows, out);
     let (pairs, _) = rows.as_chunks::<2>();
@@ -134,6 +136,7 @@ fn dots<S: Simd>(simd: S, codes: &[S::Codes; 8], rows: &[Block; 4], out: &mut Ve
     dots_of(simd, codes, &ones[0], out);
 }
 
+#[inline(always)]
 fn dots_of<S: Simd, const R: usize>(
     simd: S,
     codes: &[S::Codes; 8],
