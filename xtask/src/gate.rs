@@ -45,14 +45,13 @@ const STEPS: &[Step] = &[
     ("setup", |workspace| single(setup::run(workspace))),
     ("tests", cargo_test),
     ("avx512", modelled_tier),
-    ("neon", emulation::neon),
     ("absence", |workspace| single(no_injection(workspace))),
     ("clients", clients),
     ("failures", failures::small),
 ];
 
 /// Steps that run only when named: what they install is large.
-const NAMED_STEPS: &[Step] = &[("large-sdks", failures::large)];
+const NAMED_STEPS: &[Step] = &[("large-sdks", failures::large), ("neon", emulation::neon)];
 
 fn chosen_steps(names: &[String]) -> Result<Vec<Step>> {
     let all = STEPS.iter().chain(NAMED_STEPS);
@@ -253,7 +252,9 @@ fn processor() -> String {
     } else {
         "run on a model of its instructions"
     };
-    format!("instruction sets: scalar run; avx2 {avx2}; avx512 {avx512}; neon under emulation")
+    format!(
+        "instruction sets: scalar run; avx2 {avx2}; avx512 {avx512}; neon by `cargo xtask test neon`"
+    )
 }
 
 #[cfg(target_arch = "x86_64")]
