@@ -16,7 +16,7 @@
 
 use std::time::Instant;
 
-use relight_kernels::{Activations, Format, Kernels, Pool, Tiles, tile_bytes};
+use relight_kernels::{Activations, Format, Kernels, Pool, Product, Tiles, tile_bytes};
 
 /// Weights that no cache holds.
 const COLD_MIB: usize = 96;
@@ -94,7 +94,7 @@ fn measure(
                 let Ok(tiles) = Tiles::new(format, rows, cols, copy) else {
                     return;
                 };
-                kernels.matmul(pool, &tiles, &activations, &mut out, rows);
+                kernels.matmul(pool, &activations, [Product::new(tiles, &mut out)]);
             }
             best = best.min(start.elapsed().as_secs_f64() / repetitions as f64);
         }

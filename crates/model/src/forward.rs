@@ -205,7 +205,7 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
             self.product(&spec.key, input, &mut scratch.keys)?,
             self.product(&spec.value, input, &mut scratch.values)?,
         ];
-        kernels.matmul_many(pool, input, products);
+        kernels.matmul(pool, input, products);
         let kind = self.model.spec.ropes[spec.rope].kind;
         let table = &scratch.ropes[spec.rope];
         for (heads, norm) in [
@@ -237,7 +237,7 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
             self.product_into(&spec.gate, scratch.inner.values_mut())?,
             self.product(&spec.up, input, &mut scratch.up)?,
         ];
-        kernels.matmul_many(pool, input, products);
+        kernels.matmul(pool, input, products);
         let gate = scratch.inner.values_mut();
         match spec.activation {
             Activation::Silu => kernels.silu_mul(pool, gate, &scratch.up),
@@ -255,7 +255,7 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
         self.norm_rows(&spec.output_norm, &scratch.stream, &mut scratch.input);
         self.quantize_for(&mut scratch.input, &[spec.head]);
         let input = &scratch.input;
-        kernels.matmul_many(pool, input, [self.product(&spec.head, input, logits)?]);
+        kernels.matmul(pool, input, [self.product(&spec.head, input, logits)?]);
         if let Some(cap) = spec.logit_softcap {
             kernels.softcap(pool, logits, cap);
         }
@@ -290,19 +290,12 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
     ) -> Result<(), TileError> {
         let Processor { kernels, pool } = self.processor;
         let Some(norm) = post else {
-            let product = self.product_into(linear, stream)?;
-            let accumulate = true;
-            kernels.matmul_many(
-                pool,
-                input,
-                [Product {
-                    accumulate,
-                    ..product
-                }],
-            );
+            let mut product = self.product_into(linear, stream)?;
+            product.accumulate = true;
+            kernels.matmul(pool, input, [product]);
             return Ok(());
         };
-        kernels.matmul_many(pool, input, [self.product(linear, input, output)?]);
+        kernels.matmul(pool, input, [self.product(linear, input, output)?]);
         let weight = &self.model.vectors[norm.weight.0];
         kernels.rms_norm_in_place(pool, output, weight, norm.epsilon);
         kernels.add(pool, stream, output);
@@ -316,10 +309,8 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
         input: &Activations,
         out: &'a mut Vec<f32>,
     ) -> Result<Product<'a>, TileError> {
-        out.resize(
-            input.rows() * self.model.spec.matrix(linear.matrix).rows,
-            0.0,
-        );
+        let cols = self.model.spec.matrix(linear.matrix).rows;
+        out.resize(input.rows() * cols, 0.0);
         self.product_into(linear, out)
     }
 
@@ -328,13 +319,10 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
         linear: &Linear,
         out: &'a mut [f32],
     ) -> Result<Product<'a>, TileError> {
+        let bias = linear.bias.map(|bias| &self.model.vectors[bias.0]);
         Ok(Product {
-            tiles: self.tiles(linear.matrix)?,
-            bias: linear
-                .bias
-                .map(|bias| self.model.vectors[bias.0].as_slice()),
-            out,
-            accumulate: false,
+            bias: bias.map(Vec::as_slice),
+            ..Product::new(self.tiles(linear.matrix)?, out)
         })
     }
 

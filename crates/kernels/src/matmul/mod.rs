@@ -46,7 +46,6 @@ const UNITS_PER_THREAD: usize = 4;
 /// Where a unit's results go: columns of some rows of the output.
 pub(crate) struct Output<'a> {
     out: &'a Disjoint<'a, f32>,
-    stride: usize,
     /// Columns of the output: rows of the weights.
     cols: usize,
     bias: Option<&'a [f32]>,
@@ -58,7 +57,7 @@ impl Output<'_> {
     #[inline(always)]
     fn store<S: Simd>(&self, simd: S, m: usize, strip: usize, value: S::F) {
         let first = strip * STRIP_ROWS;
-        let start = m * self.stride + first;
+        let start = m * self.cols + first;
         let len = STRIP_ROWS.min(self.cols - first);
         // SAFETY: only the unit that owns this strip and this row takes these columns.
         let target = unsafe { self.out.slice(start..start + len) };
@@ -87,23 +86,30 @@ pub struct Product<'a> {
     pub accumulate: bool,
 }
 
+impl<'a> Product<'a> {
+    /// `out = product`
+    #[must_use]
+    pub fn new(tiles: Tiles<'a>, out: &'a mut [f32]) -> Self {
+        Self {
+            tiles,
+            bias: None,
+            out,
+            accumulate: false,
+        }
+    }
+}
+
 /// A product on its way.
 struct Job<'a> {
     tiles: Tiles<'a>,
     plan: Plan,
     out: Disjoint<'a, f32>,
-    out_stride: usize,
     bias: Option<&'a [f32]>,
     accumulate: bool,
 }
 
 impl<'a> Job<'a> {
-    fn new(
-        pool: &Pool,
-        activations: &Activations,
-        product: Product<'a>,
-        out_stride: usize,
-    ) -> Self {
+    fn new(pool: &Pool, activations: &Activations, product: Product<'a>) -> Self {
         let Product {
             tiles,
             bias,
@@ -116,11 +122,7 @@ impl<'a> Job<'a> {
             activations.cols(),
             "weights and activations fit"
         );
-        let empty = rows == 0 || cols == 0;
-        assert!(
-            empty || cols <= out_stride && (rows - 1) * out_stride + cols <= out.len(),
-            "room for the output"
-        );
+        assert_eq!(out.len(), rows * cols, "room for the output");
         assert!(
             bias.is_none_or(|bias| bias.len() == cols),
             "a bias for each output"
@@ -129,7 +131,6 @@ impl<'a> Job<'a> {
             tiles,
             plan: Plan::new(&tiles, rows, pool.threads()),
             out: Disjoint::new(out),
-            out_stride,
             bias,
             accumulate,
         }
@@ -140,7 +141,6 @@ impl<'a> Job<'a> {
         let (strips, rows) = self.plan.unit(unit);
         let output = Output {
             out: &self.out,
-            stride: self.out_stride,
             cols: self.tiles.rows(),
             bias: self.bias,
             accumulate: self.accumulate,
@@ -194,44 +194,18 @@ impl Kernel for Unit<'_> {
 }
 
 impl Kernels {
-    /// Multiplies every row of `activations` with `tiles`:
-    /// `out[m * out_stride + n]` becomes the product of row `m` and row `n` of the weights.
+    /// Computes `products` of the same activations as one task: nobody waits between them.
     ///
     /// # Panics
-    /// If the columns of both differ, `out` is too small, or `tiles` are quantized and
-    /// `activations` are not.
-    pub fn matmul(
-        &self,
-        pool: &Pool,
-        tiles: &Tiles<'_>,
-        activations: &Activations,
-        out: &mut [f32],
-        out_stride: usize,
-    ) {
-        let product = Product {
-            tiles: *tiles,
-            bias: None,
-            out,
-            accumulate: false,
-        };
-        let job = Job::new(pool, activations, product, out_stride);
-        pool.for_each(job.plan.units(), &|unit| job.run(self, activations, unit));
-    }
-
-    /// Several products with the same activations, as one task: nobody waits between them.
-    ///
-    /// # Panics
-    /// As [`Self::matmul`].
-    pub fn matmul_many<const N: usize>(
+    /// If the columns of weights and activations differ, an output or a bias does not fit, or
+    /// weights are quantized and `activations` are not.
+    pub fn matmul<const N: usize>(
         &self,
         pool: &Pool,
         activations: &Activations,
         products: [Product<'_>; N],
     ) {
-        let jobs = products.map(|product| {
-            let out_stride = product.tiles.rows();
-            Job::new(pool, activations, product, out_stride)
-        });
+        let jobs = products.map(|product| Job::new(pool, activations, product));
         let units = jobs.iter().map(|job| job.plan.units()).sum();
         pool.for_each(units, &|mut unit| {
             for job in &jobs {

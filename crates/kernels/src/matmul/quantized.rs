@@ -19,10 +19,6 @@ pub(super) fn run<D: Decode, S: Simd>(simd: S, unit: &Unit<'_>) {
         2 => few::<D, S, 2>(simd, unit),
         3 => few::<D, S, 3>(simd, unit),
         4 => few::<D, S, 4>(simd, unit),
-        5 => few::<D, S, 5>(simd, unit),
-        6 => few::<D, S, 6>(simd, unit),
-        7 => few::<D, S, 7>(simd, unit),
-        8 => few::<D, S, 8>(simd, unit),
         _ => many::<D, S>(simd, unit),
     }
 }
@@ -77,7 +73,7 @@ fn pass<D: Decode, S: Simd, const M: usize>(
             prefetch::<D, S>(simd, stream, start, index);
             let group = D::group(simd, &block, index);
             let (rows, acc) = (&rows[first..][..count], &mut acc[..count]);
-            if (1..=4).contains(&M) {
+            if M > 0 {
                 if let (Some(rows), Some(acc)) = (rows.first_chunk(), acc.first_chunk_mut()) {
                     add::<D, S, M>(simd, &group, rows, acc);
                 }

@@ -109,19 +109,6 @@ impl Kernels {
         });
     }
 
-    /// Adds `bias` to every row of `target` (rows, bias.len()).
-    ///
-    /// # Panics
-    /// If `target` is not whole rows.
-    pub fn add_bias(&self, target: &mut [f32], bias: &[f32]) {
-        assert_eq!(target.len() % bias.len(), 0, "whole rows");
-        for row in target.chunks_exact_mut(bias.len()) {
-            row.iter_mut()
-                .zip(bias)
-                .for_each(|(target, bias)| *target += bias);
-        }
-    }
-
     /// `target *= factor`, element by element.
     pub fn scale(&self, target: &mut [f32], factor: f32) {
         target.iter_mut().for_each(|target| *target *= factor);

@@ -216,7 +216,6 @@ fn element_wise_operations_do_not_depend_on_the_team() {
         kernels.gelu_mul(&pool, &mut gelu, &b);
         kernels.softcap(&pool, &mut gelu, 2.0);
         kernels.add(&pool, &mut sum, &b);
-        kernels.add_bias(&mut sum, &b);
         kernels.scale(&mut sum, 0.5);
         [bits(&silu), bits(&gelu), bits(&sum)]
     };

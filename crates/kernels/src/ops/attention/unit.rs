@@ -63,14 +63,13 @@ impl States {
         self.sums.resize(elements, 0.0);
     }
 
+    /// Adds the states of the next segment.
     #[inline(always)]
-    fn merge<S: Simd>(&mut self, simd: S, size: usize, softmax: &[Softmax], sums: &[f32]) {
-        let totals = self
-            .softmax
-            .iter_mut()
-            .zip(self.sums.chunks_exact_mut(size));
-        let segment = softmax.iter().zip(sums.chunks_exact(size));
-        for (total, (softmax, sums)) in totals.zip(segment) {
+    fn merge<S: Simd>(&mut self, simd: S, size: usize, segment: &Self) {
+        let sums = self.sums.chunks_exact_mut(size);
+        let totals = self.softmax.iter_mut().zip(sums);
+        let sums = segment.sums.chunks_exact(size);
+        for (total, (softmax, sums)) in totals.zip(segment.softmax.iter().zip(sums)) {
             merge(simd, total, (*softmax, sums));
         }
     }
@@ -98,49 +97,32 @@ impl Kernel for Unit<'_> {
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         self.start();
-        let size = self.pages.layer.head_size;
+        let (part, size) = (self.part, self.pages.layer.head_size);
         for segment in self.segments.clone() {
-            let (queries, elements) = (self.part.queries(), self.buffers.queries.len());
+            let (queries, elements) = (part.queries(), self.buffers.queries.len());
             self.buffers.segment.start(queries, elements);
             self.walk(simd, segment);
-            let Buffers {
-                segment: state,
-                total,
-                ..
-            } = &mut *self.buffers;
-            if self.part.is_split() {
-                self.part
-                    .keep(self.partial, segment, size, &state.softmax, &state.sums);
+            let state = &self.buffers.segment;
+            if part.is_split() {
+                part.keep(self.partial, segment, size, &state.softmax, &state.sums);
             } else {
-                total.merge(simd, size, &state.softmax, &state.sums);
+                self.buffers.total.merge(simd, size, state);
             }
         }
-        if self.part.is_split() {
-            if self
-                .part
-                .pending
-                .fetch_sub(self.segments.len(), Ordering::AcqRel)
-                > self.segments.len()
-            {
+        if part.is_split() {
+            let own = self.segments.len();
+            if part.pending.fetch_sub(own, Ordering::AcqRel) > own {
                 return;
             }
-            let Buffers {
-                segment: state,
-                total,
-                ..
-            } = &mut *self.buffers;
-            for segment in self.part.segments.clone() {
-                self.part
-                    .recall(self.partial, segment, size, state_parts(state));
-                total.merge(simd, size, &state.softmax, &state.sums);
+            let Buffers { segment, total, .. } = &mut *self.buffers;
+            for index in part.segments.clone() {
+                let state = (&mut *segment.softmax, &mut *segment.sums);
+                part.recall(self.partial, index, size, state);
+                total.merge(simd, size, segment);
             }
         }
         self.finish();
     }
-}
-
-fn state_parts(state: &mut States) -> (&mut [Softmax], &mut [f32]) {
-    (&mut state.softmax, &mut state.sums)
 }
 
 impl Unit<'_> {
