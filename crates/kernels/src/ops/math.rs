@@ -24,8 +24,19 @@ const EXP_POLYNOMIAL: [f32; 6] = [
 /// minus infinity), and held at `e^88` above.
 #[inline(always)]
 pub(super) fn exp<S: Simd>(simd: S, a: S::F) -> S::F {
-    let least = simd.splat(EXP_ARGUMENT_MIN);
-    let x = simd.min(simd.max(a, least), simd.splat(EXP_ARGUMENT_MAX));
+    let x = simd.max(a, simd.splat(EXP_ARGUMENT_MIN));
+    exp_within(simd, a, simd.min(x, simd.splat(EXP_ARGUMENT_MAX)))
+}
+
+/// [`exp`] where nothing is above 0.
+#[inline(always)]
+pub(super) fn exp_of_negative<S: Simd>(simd: S, a: S::F) -> S::F {
+    exp_within(simd, a, simd.max(a, simd.splat(EXP_ARGUMENT_MIN)))
+}
+
+/// `e^a`, where `x` is `a` held within the arguments that have a normal result.
+#[inline(always)]
+fn exp_within<S: Simd>(simd: S, a: S::F, x: S::F) -> S::F {
     let power = simd.round_to_int(simd.mul(x, simd.splat(LOG2_E)));
     let whole = simd.int_to_float(power);
     let r = simd.fma(whole, simd.splat(-LN_2_HIGH), x);
@@ -37,7 +48,7 @@ pub(super) fn exp<S: Simd>(simd: S, a: S::F) -> S::F {
     }
     let one_plus_r = simd.add(r, simd.splat(1.0));
     let value = simd.mul(simd.fma(simd.mul(p, r), r, one_plus_r), simd.pow2(power));
-    simd.select_greater(least, a, simd.splat(0.0), value)
+    simd.select_greater(simd.splat(EXP_ARGUMENT_MIN), a, simd.splat(0.0), value)
 }
 
 /// [`exp`] of one number.

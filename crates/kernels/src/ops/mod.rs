@@ -44,21 +44,5 @@ pub(crate) fn store_partial<S: Simd>(simd: S, value: S::F, target: &mut [f32]) {
     target.copy_from_slice(&lanes[..len]);
 }
 
-/// Sum of the lanes in the one order that every reduction uses: halves are added onto each
-/// other, 8 + 8, 4 + 4, 2 + 2, 1 + 1.
-#[inline(always)]
-fn fold_sum<S: Simd>(simd: S, value: S::F) -> f32 {
-    let mut lanes = [0.0; LANES];
-    simd.store(value, &mut lanes);
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
-
 #[cfg(test)]
 mod tests;

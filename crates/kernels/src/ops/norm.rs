@@ -1,6 +1,6 @@
 //! RMS normalisation (Zhang and Sennrich, 2019): `out_i = x_i / sqrt(mean(x^2) + eps) * w_i`.
 
-use super::{PARALLEL_ELEMENTS_MIN, fold_sum, load_padded, rows_per_chunk, store_partial};
+use super::{PARALLEL_ELEMENTS_MIN, load_padded, rows_per_chunk, store_partial};
 use crate::simd::{Kernel, LANES, Simd};
 use crate::{Kernels, Pool};
 
@@ -30,7 +30,7 @@ impl Kernel for Norm<'_> {
                 let lanes = load_padded(simd, piece);
                 squares = simd.fma(lanes, lanes, squares);
             }
-            let mean = fold_sum(simd, squares) / cols as f32;
+            let mean = simd.fold_sum(squares) / cols as f32;
             let scale = simd.splat(1.0 / (mean + self.epsilon).sqrt());
             let pieces = x.chunks(LANES).zip(self.weight.chunks(LANES));
             for ((x, weight), out) in pieces.zip(out.chunks_mut(LANES)) {

@@ -236,6 +236,15 @@ impl Simd for Avx2 {
         both!(_mm256_andnot_ps, sign, a)
     }
     #[inline(always)]
+    fn fold_sum(self, a: F) -> f32 {
+        let eight = pure!(_mm256_add_ps(a[0], a[1]));
+        let high = pure!(_mm256_extractf128_ps::<1>(eight));
+        let four = pure!(_mm_add_ps(_mm256_castps256_ps128(eight), high));
+        let two = pure!(_mm_add_ps(four, _mm_movehl_ps(four, four)));
+        let one = pure!(_mm_add_ss(two, _mm_movehdup_ps(two)));
+        pure!(_mm_cvtss_f32(one))
+    }
+    #[inline(always)]
     fn fold_max(self, a: F) -> f32 {
         let eight = pure!(_mm256_max_ps(a[0], a[1]));
         let high = pure!(_mm256_extractf128_ps::<1>(eight));

@@ -60,7 +60,22 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
     /// Clears the sign.
     fn abs(self, a: Self::F) -> Self::F;
-    /// The greatest lane, of lanes that are no NaN.
+    /// Sum of the lanes in the one order that every reduction uses: halves are added onto each
+    /// other, 8 + 8, 4 + 4, 2 + 2, 1 + 1.
+    #[inline(always)]
+    fn fold_sum(self, a: Self::F) -> f32 {
+        let mut lanes = [0.0; LANES];
+        self.store(a, &mut lanes);
+        let mut width = LANES / 2;
+        while width > 0 {
+            for lane in 0..width {
+                lanes[lane] += lanes[lane + width];
+            }
+            width /= 2;
+        }
+        lanes[0]
+    }
+    /// The greatest lane, of lanes that are no NaN; a zero of either sign.
     #[inline(always)]
     fn fold_max(self, a: Self::F) -> f32 {
         let mut lanes = [0.0; LANES];

@@ -60,6 +60,8 @@ impl Kernel for Trace {
         };
         let (a, b, c) = (self.floats(), self.floats(), self.floats());
         let (a, b, c) = (simd.load(&a), simd.load(&b), simd.load(&c));
+        float(simd.splat(simd.fold_sum(a)));
+        float(simd.splat(simd.fold_max(a) + 0.0));
         float(simd.add(a, b));
         float(simd.sub(a, b));
         float(simd.mul(a, b));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::state::Softmax;
 use crate::ops::kv::PAGE_TOKENS;
-use crate::ops::{fold_sum, math};
+use crate::ops::math;
 use crate::simd::{LANES, Simd};
 
 /// Vectors that hold a block's scores.
@@ -168,7 +168,7 @@ pub(super) fn add<S: Simd, E: Element, const N: usize, const V: usize>(
         add_vectors::<S, E, N, V>(simd, weights, values, (slots, vector), sums);
         vector += V;
     }
-    while vector < vectors {
+    while V > 1 && vector < vectors {
         add_vectors::<S, E, N, 1>(simd, weights, values, (slots, vector), sums);
         vector += 1;
     }
@@ -210,43 +210,47 @@ pub(super) fn cap_scores<S: Simd>(simd: S, scores: &mut [f32; PAGE_TOKENS], cap:
     }
 }
 
-/// Turns the scores of the visible slots into weights, those of the others into 0, and
-/// brings the running maximum and sum up to date. Returns the factor for what was summed
-/// under the old maximum.
+/// Turns the scores of the slots that each query sees into weights, those of the others into
+/// 0, and brings the running maxima and sums up to date. Returns the factors for what was
+/// summed under the old maxima.
 #[inline(always)]
 pub(super) fn weigh<S: Simd>(
     simd: S,
-    scores: &mut [f32; PAGE_TOKENS],
-    state: &mut Softmax,
-    slots: &Range<usize>,
-) -> f32 {
-    if slots.len() < PAGE_TOKENS {
-        scores[..slots.start].fill(f32::NEG_INFINITY);
-        scores[slots.end..].fill(f32::NEG_INFINITY);
+    weights: &mut Weights,
+    states: &mut [Softmax],
+    slots: &[Range<usize>],
+) -> [f32; GROUP_MAX] {
+    let mut scales = [1.0; GROUP_MAX];
+    // Maxima first: the exponentials of all queries then wait for nothing.
+    let rows = weights.iter_mut().zip(slots);
+    for ((scores, slots), (state, scale)) in rows.zip(states.iter_mut().zip(&mut scales)) {
+        if slots.len() < PAGE_TOKENS {
+            scores[..slots.start].fill(f32::NEG_INFINITY);
+            scores[slots.end..].fill(f32::NEG_INFINITY);
+        }
+        let mut wide = simd.splat(state.max);
+        for lanes in scores.as_chunks::<LANES>().0 {
+            wide = simd.max(simd.load(lanes), wide);
+        }
+        let max = simd.fold_max(wide);
+        // The exponential is exactly 1 at 0.
+        if state.max != max {
+            *scale = math::exp_one(simd, state.max - max);
+        }
+        state.max = max;
     }
-    let mut wide = simd.splat(state.max);
-    for lanes in scores.as_chunks::<LANES>().0 {
-        wide = simd.max(simd.load(lanes), wide);
+    let rows = weights.iter_mut().zip(&scales);
+    for ((scores, scale), state) in rows.zip(states) {
+        let max = simd.splat(state.max);
+        let mut sum = simd.splat(0.0);
+        for lanes in scores.as_chunks_mut::<LANES>().0 {
+            let weights = math::exp_of_negative(simd, simd.sub(simd.load(lanes), max));
+            sum = simd.add(sum, weights);
+            simd.store(weights, lanes);
+        }
+        state.sum = state.sum * scale + simd.fold_sum(sum);
     }
-    let max = simd.fold_max(wide);
-    let wide = simd.splat(max);
-    let mut sum = simd.splat(0.0);
-    for lanes in scores.as_chunks_mut::<LANES>().0 {
-        let weights = math::exp(simd, simd.sub(simd.load(lanes), wide));
-        sum = simd.add(sum, weights);
-        simd.store(weights, lanes);
-    }
-    // The exponential is exactly 1 at 0.
-    let scale = if state.max == max {
-        1.0
-    } else {
-        math::exp_one(simd, state.max - max)
-    };
-    *state = Softmax {
-        max,
-        sum: state.sum * scale + fold_sum(simd, sum),
-    };
-    scale
+    scales
 }
 
 /// Adds the values of `slots` to one query.

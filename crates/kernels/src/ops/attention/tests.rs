@@ -239,10 +239,12 @@ fn attention_has_the_bits_of_its_formula() {
         (vec![2060], 17, (2, 2), 16, Some(1500)),
         (vec![1030, 5, 1500], 2, (1, 7), 32, None),
         (vec![150], 150, (1, 3), 64, None),
+        (vec![900], 1, (1, 4), 64, None),
+        (vec![1700], 1, (3, 2), 96, Some(1200)),
         (vec![90, 70], 33, (2, 14), 80, Some(40)),
     ] {
         let mut scene = Scene::new(&lengths, kv_heads, group, size, window);
-        scene.shape.softcap = (size == 48).then_some(5.0);
+        scene.shape.softcap = (size % 48 == 0).then_some(5.0);
         let rows = lengths.iter().enumerate().flat_map(|(sequence, length)| {
             let positions = length.saturating_sub(tail)..*length;
             positions.map(move |position| AttentionRow {

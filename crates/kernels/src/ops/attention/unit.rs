@@ -288,15 +288,12 @@ impl Unit<'_> {
             );
             let states = &mut segment.softmax[group.clone()];
             let sums = &mut segment.sums[elements];
-            for (n, (state, sums)) in states
-                .iter_mut()
-                .zip(sums.chunks_exact_mut(size))
-                .enumerate()
-            {
-                if let Some(cap) = self.shape.softcap {
-                    block::cap_scores(simd, &mut weights[n], cap);
-                }
-                let scale = block::weigh(simd, &mut weights[n], state, &seen[n]);
+            if let Some(cap) = self.shape.softcap {
+                let scores = weights[..group.len()].iter_mut();
+                scores.for_each(|scores| block::cap_scores(simd, scores, cap));
+            }
+            let scales = block::weigh(simd, &mut weights, states, seen);
+            for (sums, scale) in sums.chunks_exact_mut(size).zip(scales) {
                 if scale != 1.0 {
                     sums.iter_mut().for_each(|sum| *sum *= scale);
                 }
