@@ -148,10 +148,11 @@ fn add<D: Decode, S: Simd, const R: usize>(
     let sums = D::Width::dot::<S, 8, R>(simd, &group.codes, operands, D::CENTRED);
     for ((acc, sum), row) in acc.iter_mut().zip(sums).zip(rows) {
         let scale = simd.mul(group.scales.d[0], simd.splat(row.scale));
-        *acc = simd.fma(simd.int_to_float(sum), scale, *acc);
+        let mut chain = simd.fma(simd.int_to_float(sum), scale, *acc);
         if D::HAS_MIN {
-            *acc = simd.fma(group.scales.m, simd.splat(row.scaled_sum), *acc);
+            chain = simd.fma(group.scales.m, simd.splat(row.scaled_sum), chain);
         }
+        *acc = chain;
     }
 }
 

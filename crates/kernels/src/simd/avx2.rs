@@ -85,6 +85,22 @@ fn halves<T, const N: usize>(source: &[T; N]) -> [*const T; 2] {
     [low.as_ptr(), high.as_ptr()]
 }
 
+/// The same value, but the compiler no longer knows whence, so that it leaves sums of integers in
+/// the order written. In the one it prefers, sums of four rows do not fit the registers.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn opaque(mut value: __m256i) -> __m256i {
+    // SAFETY: no instruction at all.
+    unsafe {
+        std::arch::asm!(
+            "/* {0} */",
+            inout(ymm_reg) value,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    value
+}
+
 impl Avx2 {
     /// [`Simd::dot`] for codes below 8 bits, with sums in 16 bits.
     #[inline(always)]
@@ -108,6 +124,9 @@ impl Avx2 {
                     pure!(_mm256_maddubs_epi16(codes[1], broadcast)),
                 ];
                 *pairs = both!(_mm256_add_epi16, *pairs, products);
+                if R >= 4 {
+                    *pairs = both!(opaque, *pairs);
+                }
             }
         }
         let ones = [pure!(_mm256_set1_epi16(1)); 2];
