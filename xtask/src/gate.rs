@@ -119,6 +119,8 @@ fn cargo_test(workspace: &Workspace) -> Result<Tally> {
     // With faults on order, which the tests of the fault matrix need.
     let mut cargo = workspace.cargo();
     cargo.args(["test", "--quiet", "--workspace"]);
+    // Benchmarks have no tests, and their library takes its time to build.
+    cargo.args(["--exclude", "relight-microbench"]);
     run_tests(cargo.args(["--features", "relight-cli/fault-injection"]))
 }
 

@@ -25,10 +25,8 @@ impl Roofline {
     pub(super) fn measure(workspace: &Workspace) -> Result<Self> {
         let mut build = workspace.cargo();
         build.args(["build", "--quiet", "--release"]);
-        run(build.args(["-p", "relight-kernels", "--example", "roofline"]))?;
-        let program = workspace
-            .target_directory()?
-            .join("release/examples/roofline");
+        run(build.args(["-p", "relight-microbench", "--bin", "roofline"]))?;
+        let program = workspace.target_directory()?.join("release/roofline");
         let text = output(&mut Command::new(program))?;
         serde_json::from_str(&text).context("the roofline is no JSON")
     }

@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("tiny-model", &["gguf"]),
+    ("microbench", &["kernels"]),
     (
         "sim",
         &["engine", "supervisor", "model", "gguf", "protocol"],

@@ -11,7 +11,7 @@ const EXPECT_MAX: usize = 45;
 /// Lines of code of the longest file outside tests.
 const LONGEST_FILE_MAX: usize = 430;
 /// Crates of others that ours name in their manifests.
-const EXTERNAL_MAX: usize = 30;
+const EXTERNAL_MAX: usize = 31;
 
 /// What the ratchets count, over all sources.
 #[derive(Debug, Default)]

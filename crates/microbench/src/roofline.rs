@@ -1,13 +1,9 @@
-//! What this machine can do at most: `cargo run --release -p relight-kernels --example roofline`
-//! prints one JSON object. Memory read in GB/s by one thread and by two, and products per
-//! second of the widest instructions: of bytes in GMAC/s, of floats in GFLOP/s. Each the best
-//! of several short runs; 0 where an instruction set has no measurement yet.
+//! What this machine can do at most.
 
 #![expect(
     unsafe_code,
-    clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a measuring tool for developers: it prints, reads the clock and picks a tier"
+    reason = "a measuring tool for developers: it reads the clock and picks a tier"
 )]
 
 use std::hint::black_box;
@@ -29,35 +25,51 @@ enum Work {
     Floats,
 }
 
-fn main() {
-    let memory = memory();
-    let rates = |work: Work, unit: f64| {
-        [1, 2].map(|threads| {
-            let runs = (0..RUNS).map(|_| run(work, &memory, threads) * unit / 1e9);
-            runs.fold(0.0, f64::max)
-        })
-    };
-    let [read_1, read_2] = rates(Work::Read, 1.0);
-    let [bytes_1, bytes_2] = rates(Work::Bytes, 1.0);
-    let [floats_1, floats_2] = rates(Work::Floats, 2.0);
-    println!(
-        "{{\"read_gb_s\":[{read_1:.2},{read_2:.2}],\"int8_gmac_s\":[{bytes_1:.1},{bytes_2:.1}],\
-         \"f32_gflop_s\":[{floats_1:.1},{floats_2:.1}]}}"
-    );
+/// Best rates of one thread and of two, of several short runs; 0 where an instruction set has no
+/// measurement yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Roofline {
+    /// Memory read, 10^9 bytes a second.
+    pub read_gb_s: [f64; 2],
+    /// Products of bytes by the widest instruction, 10^9 a second.
+    pub int8_gmac_s: [f64; 2],
+    /// Operations on f32, 10^9 a second.
+    pub f32_gflop_s: [f64; 2],
 }
 
-/// Memory that was written before, on large pages where the system grants them.
-fn memory() -> Vec<u64> {
-    let mut memory: Vec<u64> = Vec::with_capacity(WORDS);
+impl Roofline {
+    /// Measures in some seconds.
+    #[must_use]
+    pub fn measure() -> Self {
+        let memory = on_large_pages(WORDS, 1_u64);
+        let rates = |work: Work, unit: f64| {
+            [1, 2].map(|threads| {
+                let runs = (0..RUNS).map(|_| run(work, &memory, threads) * unit / 1e9);
+                runs.fold(0.0, f64::max)
+            })
+        };
+        Self {
+            read_gb_s: rates(Work::Read, 1.0),
+            int8_gmac_s: rates(Work::Bytes, 1.0),
+            f32_gflop_s: rates(Work::Floats, 2.0),
+        }
+    }
+}
+
+/// `count` elements on large pages where the system grants them, as the engine's weights and
+/// pages have them.
+#[must_use]
+pub fn on_large_pages<T: Clone>(count: usize, value: T) -> Vec<T> {
+    let mut memory: Vec<T> = Vec::with_capacity(count);
     let start: *mut u8 = memory.as_mut_ptr().cast();
     let start = start.wrapping_add(start.align_offset(PAGE_BYTES)).cast();
-    let length = WORDS * 8 - PAGE_BYTES;
+    let length = (count * size_of::<T>()).saturating_sub(PAGE_BYTES);
     let advice = rustix::mm::Advice::LinuxHugepage;
     // SAFETY: the range lies in the allocation, and advice about page sizes changes no byte.
     let advised = unsafe { rustix::mm::madvise(start, length, advice) };
-    // Without large pages the figure is lower, and still one of this machine.
+    // Without large pages rates are lower, and still those of this machine.
     advised.ok();
-    memory.resize(WORDS, 1);
+    memory.resize(count, value);
     memory
 }
 
