@@ -2,6 +2,8 @@
 
 pub use relight_model::forward::{Batch, ForwardError, Row};
 
+use relight_protocol::StepCosts;
+
 use crate::pages::{PageId, PageMemory};
 
 /// Why a step could not be computed. The pages it was to write hold rubbish then.
@@ -27,6 +29,11 @@ pub trait Backend: PageMemory {
     /// Size of the model, for a first guess at how long steps take.
     fn parameter_count(&self) -> u64 {
         0
+    }
+
+    /// What forward passes have cost since the backend was made; nothing if it keeps no count.
+    fn costs(&self) -> StepCosts {
+        StepCosts::default()
     }
 
     /// Computes `batch`, writes its state into the pages and replaces `logits` by one row of

@@ -19,7 +19,7 @@ use std::time::Duration;
 use relight_protocol::limits::{ENGINE_REQUESTS_MAX, RETRY_AFTER_S_MIN, STATS_MS_MIN};
 use relight_protocol::recorder::Participant;
 use relight_protocol::{
-    Event, Fault, Latched, Overload, Phase, Rejected, Request, RequestId, Resume, Stats,
+    Event, Fault, Latched, Overload, Phase, Rejected, Request, RequestId, Resume, Stats, StepCosts,
 };
 use serving::{Serving, Start};
 
@@ -139,6 +139,10 @@ struct Counters {
     preemptions: u64,
     pages_adopted: u64,
     pages_corrupt: u64,
+    /// Outside the forward pass.
+    rest: Duration,
+    /// The time of all forward passes when the last step was measured.
+    forward_us: u64,
     attempts: u64,
     latches_in_a_row: u32,
 }
@@ -371,6 +375,10 @@ impl<'a, B: Backend> Core<'a, B> {
             audit_failures_total: self.counters.audit_failures,
             pages_adopted_total: self.counters.pages_adopted + scheduler.pages_adopted,
             pages_corrupt_total: self.counters.pages_corrupt + scheduler.pages_corrupt,
+            costs: StepCosts {
+                rest_us: u64::try_from(self.counters.rest.as_micros()).unwrap_or(u64::MAX),
+                ..self.backend.costs()
+            },
         }
     }
 }

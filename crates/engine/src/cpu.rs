@@ -1,8 +1,10 @@
 //! The backend that computes on this machine's processor: the specification of all others.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
-use relight_model::forward::{Model, Processor, Scratch};
+use relight_model::forward::{Costs, Model, Phase, Processor, Scratch};
+use relight_protocol::StepCosts;
 
 use crate::arena::{KvArena, SealedWeights};
 use crate::backend::{Backend, BackendError, Batch};
@@ -16,17 +18,33 @@ pub struct CpuBackend {
     processor: Processor,
     kv: KvArena,
     scratch: Scratch,
+    costs: Costs,
+}
+
+/// The time since the first call.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a device times itself; nothing it computes depends on that"
+)]
+fn clock() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl CpuBackend {
     #[must_use]
     pub fn new(model: Model<SealedWeights>, processor: Processor, kv: KvArena) -> Self {
-        let scratch = Scratch::new(&model);
+        let scratch = Scratch::new(&model).timed(clock);
         Self {
             model,
             processor,
             kv,
             scratch,
+            costs: Costs::default(),
         }
     }
 
@@ -82,6 +100,22 @@ impl Backend for CpuBackend {
         self.model.spec().parameter_count()
     }
 
+    fn costs(&self) -> StepCosts {
+        let time = |phase| micros(self.costs.time(phase));
+        StepCosts {
+            embed_us: time(Phase::Embed),
+            project_us: time(Phase::Project),
+            attention_us: time(Phase::Attention),
+            output_us: time(Phase::Output),
+            feed_forward_us: time(Phase::FeedForward),
+            head_us: time(Phase::Head),
+            rest_us: 0,
+            wait_us: micros(self.processor.pool.waited()),
+            weight_bytes: self.costs.weight_bytes,
+            kv_bytes: self.costs.kv_bytes,
+        }
+    }
+
     fn page_count(&self) -> u32 {
         let pages = self.kv.bytes() / self.model.kv_layout().page_bytes().max(1);
         u32::try_from(pages).unwrap_or(u32::MAX)
@@ -93,17 +127,20 @@ impl Backend for CpuBackend {
             processor,
             kv,
             scratch,
+            costs,
         } = self;
         for page in batch.pages_written() {
             kv.prepare(PageId(page));
         }
-        Ok(model.forward(processor, batch, kv.elements(), scratch, logits)?)
+        model.forward(processor, batch, kv.elements(), scratch, logits)?;
+        costs.add(&scratch.take_costs());
+        Ok(())
     }
 
     /// The threads outlive a panic in a step, see `relight_kernels::Pool`, and the model is
     /// never written: only the buffers are made anew.
     fn reset(&mut self) {
-        self.scratch = Scratch::new(&self.model);
+        self.scratch = Scratch::new(&self.model).timed(clock);
     }
 
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {

@@ -28,10 +28,10 @@ use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 mod disjoint;
 mod share;
@@ -97,6 +97,8 @@ pub struct Pool {
     /// What times are counted from.
     start: Instant,
     busy: AtomicBool,
+    /// Nanoseconds that the caller has waited for the other members.
+    waited: AtomicU64,
 }
 
 impl std::fmt::Debug for Pool {
@@ -136,6 +138,7 @@ impl Pool {
             threads,
             start: now(),
             busy: AtomicBool::new(false),
+            waited: AtomicU64::new(0),
         }
     }
 
@@ -174,7 +177,8 @@ impl Pool {
         self.wake();
         // A panic must not leave before the members are done with the borrowed task.
         let own = catch_unwind(AssertUnwindSafe(|| task.run(&self.team.seats, 0)));
-        if !self.team.close() {
+        self.team.close();
+        if !self.team.is_empty() {
             let runs = *own.as_ref().unwrap_or(&1);
             self.wait_for_members(opened, runs);
         }
@@ -238,9 +242,25 @@ impl Pool {
         }
     }
 
+    /// How long the caller has waited for the other members, over all tasks.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Relaxed))
+    }
+
+    /// Waits until those inside have ended the units they are at.
+    fn wait_for_members(&self, opened: u64, runs: u64) {
+        let begin = now();
+        if spin(|| self.team.is_empty().then_some(())).is_none() {
+            self.park_until_empty(opened, runs);
+        }
+        self.waited
+            .fetch_add(begin.elapsed().as_nanos() as u64, Relaxed);
+    }
+
     /// Parks until nobody is inside, and judges the members that it had to wait for.
     #[cold]
-    fn wait_for_members(&self, opened: u64, runs: u64) {
+    fn park_until_empty(&self, opened: u64, runs: u64) {
         let closed = self.micros();
         let run = (closed - opened) / runs.max(1);
         for (Line(seat), trust) in self.team.seats.iter().zip(&self.trust) {
@@ -275,11 +295,9 @@ impl Team {
         self.epoch.0.fetch_add(1, SeqCst);
     }
 
-    /// Lets nobody in any more and waits for those inside to end the units they are at. Whether
-    /// that was soon.
-    fn close(&self) -> bool {
+    /// Lets nobody in any more.
+    fn close(&self) {
         self.epoch.0.fetch_add(1, SeqCst);
-        spin(|| self.is_empty().then_some(())).is_some()
     }
 
     fn is_empty(&self) -> bool {

@@ -20,6 +20,7 @@
 )]
 
 mod batch;
+mod costs;
 mod scratch;
 
 use relight_kernels::{
@@ -30,6 +31,7 @@ use crate::spec::{Activation, AttentionSpec, LayerSpec, Linear, MatrixId, Norm, 
 use crate::weights::{WeightsPlan, WrongArena};
 
 pub use batch::{Batch, ForwardError, Row};
+pub use costs::{Clock, Costs, Phase};
 pub use scratch::Scratch;
 
 /// What computes: an instruction set and a team of threads.
@@ -99,6 +101,11 @@ impl<A: AsRef<[u8]>> Model<A> {
         logits: &mut Vec<f32>,
     ) -> Result<(), ForwardError> {
         batch.check(self.spec.vocab_size, kv.len() / self.layout.page_elements())?;
+        scratch.laps.begin();
+        scratch
+            .laps
+            .costs
+            .note_reads(&self.spec, &self.layout, batch);
         scratch.start(batch, &self.spec);
         let pass = Pass {
             model: self,
@@ -106,12 +113,16 @@ impl<A: AsRef<[u8]>> Model<A> {
             tables: batch.sequences,
         };
         pass.embed(batch, &mut scratch.stream)?;
+        scratch.laps.end(Phase::Embed);
         for (index, layer) in self.spec.layers.iter().enumerate() {
             let last = index + 1 == self.spec.layers.len();
             pass.attention(index, layer, kv, scratch, last)?;
+            scratch.laps.end(Phase::Output);
             pass.feed_forward(layer, scratch)?;
+            scratch.laps.end(Phase::FeedForward);
         }
         pass.head(scratch, logits)?;
+        scratch.laps.end(Phase::Head);
         Ok(())
     }
 
@@ -170,6 +181,7 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
         self.norm_rows(&layer.attention_norm, &scratch.stream, &mut scratch.input);
         self.quantize_for(&mut scratch.input, &[spec.query, spec.key, spec.value]);
         self.heads(spec, scratch)?;
+        scratch.laps.end(Phase::Project);
         let state = (scratch.keys.as_slice(), scratch.values.as_slice());
         kernels.kv_write(pool, (kv, layout, index), &scratch.places, state);
         if last {
@@ -190,6 +202,7 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
             (&scratch.queries, &scratch.attention_rows, self.tables),
             scratch.heads.values_mut(),
         );
+        scratch.laps.end(Phase::Attention);
         self.quantize_for(&mut scratch.heads, &[spec.output]);
         let linear = (&spec.output, layer.attention_post_norm.as_ref());
         let target = (scratch.stream.as_mut_slice(), &mut scratch.output);

@@ -13,7 +13,7 @@ mod error;
 mod rope;
 
 use relight_gguf::Gguf;
-use relight_kernels::Format;
+use relight_kernels::{Format, tile_bytes};
 
 pub use claims::{Bias, Claims, Layer};
 pub use error::{ArchError, Found};
@@ -92,6 +92,28 @@ impl Spec {
     #[must_use]
     pub fn vector(&self, id: VectorId) -> &Vector {
         &self.vectors[id.0]
+    }
+
+    /// Bytes of the matrices that a forward pass multiplies with. Where nobody wants logits,
+    /// it ends with the keys and values of the last layer.
+    #[must_use]
+    pub fn product_bytes(&self, wants_logits: bool) -> u64 {
+        let projections = self.layers.iter().flat_map(|layer| {
+            let attention = &layer.attention;
+            [attention.query, attention.key, attention.value]
+        });
+        let whole = self.layers.len().saturating_sub(usize::from(!wants_logits));
+        let others = self.layers.iter().take(whole).flat_map(|layer| {
+            let inner = &layer.feed_forward;
+            [layer.attention.output, inner.gate, inner.up, inner.down]
+        });
+        let linears = projections.chain(others);
+        let linears = linears.chain(wants_logits.then_some(self.head));
+        let bytes = linears.map(|linear| {
+            let matrix = self.matrix(linear.matrix);
+            tile_bytes(matrix.format, matrix.rows, matrix.cols) as u64
+        });
+        bytes.sum()
     }
 
     /// Weights of all matrices together; tied ones count once.

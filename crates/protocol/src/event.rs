@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::recorder::Participant;
-use crate::{ChoiceIndex, Fault, RequestId, Speculation, TokenId};
+use crate::{ChoiceIndex, Fault, RequestId, Speculation, StepCosts, TokenId};
 
 /// What a resumed stream is worth on this engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,7 @@ pub struct Stats {
     /// Of those, pages and notes about pages that turned out to be damaged; they are computed
     /// again.
     pub pages_corrupt_total: u64,
+    pub costs: StepCosts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

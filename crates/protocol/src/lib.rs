@@ -8,6 +8,7 @@
 //! ```
 
 mod command;
+mod costs;
 mod event;
 mod fault;
 pub mod frame;
@@ -19,6 +20,7 @@ pub mod recorder;
 mod request;
 
 pub use command::{ArenaFds, ChoiceProgress, Command, EngineConfig, Isa, Resume, Speculation};
+pub use costs::StepCosts;
 pub use event::{
     Accepted, ChoiceFinished, Delta, Event, FinishReason, Finished, LatchCause, Latched, ModelCard,
     Promise, Rejected, Started, Stats, TokenLogprob, Usage,
@@ -30,4 +32,4 @@ pub use request::{Chat, Prompt, Request, Sampling, StopRules};
 
 /// Version of everything in this crate that crosses the pipe. The engine states it in its
 /// hello; a supervisor that speaks another one refuses the engine.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::{
@@ -14,8 +15,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use relight_protocol::Stats;
 use relight_protocol::limits::PAGE_TOKENS;
+use relight_protocol::{Stats, StepCosts};
 use relight_supervisor::{Health, Recoveries, Snapshot};
 
 /// Seconds; fine at the bottom for small models, coarse at the top for long prompts.
@@ -301,6 +302,7 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
     let (steps, prompts) = (stats.steps_total, stats.prompt_tokens_total);
     counter(registry, "relight_steps", "Forward passes", steps);
     register_faults(registry, stats);
+    register_costs(registry, &stats.costs);
     let (name, help) = ("relight_pages_cached", "Pages kept for their prefix alone");
     gauge(registry, name, help, u64::from(stats.pages_cached));
     let (name, help) = ("relight_pages_used", "Pages that sequences hold");
@@ -358,6 +360,29 @@ fn register_stats(registry: &mut Registry, health: &Health, snapshot: &Snapshot)
         let help = "Sequences put back for want of pages";
         counter(registry, &named, help, stats.preemptions_total);
     }
+}
+
+/// Where the time of steps goes, and what they read.
+fn register_costs(registry: &mut Registry, costs: &StepCosts) {
+    let seconds = |microseconds: u64| microseconds as f64 / 1e6;
+    let parts = Family::<Word, Counter<f64, AtomicU64>>::default();
+    for (part, microseconds) in costs.parts() {
+        let counter = parts.get_or_create(&[("part", part)]);
+        counter.inc_by(seconds(microseconds));
+    }
+    let help = "Time of steps by part; the parts do not overlap";
+    registry.register("relight_step_seconds", help, parts);
+    let waits = Counter::<f64, AtomicU64>::default();
+    waits.inc_by(seconds(costs.wait_us));
+    let help = "Time of steps in which the first worker waited for the others";
+    registry.register("relight_step_wait_seconds", help, waits);
+    let (name, help) = ("relight_weights_read_bytes", "Weights read, once per step");
+    counter(registry, name, help, costs.weight_bytes);
+    let (name, help) = (
+        "relight_kv_read_bytes",
+        "Keys and values read, once per step and sequence",
+    );
+    counter(registry, name, help, costs.kv_bytes);
 }
 
 /// What an engine got over by itself.

@@ -7,7 +7,7 @@ use super::source::Source;
 /// `unsafe` blocks, functions and impls outside tests.
 const UNSAFE_MAX: usize = 62;
 /// `#[expect(…)]` attributes outside tests.
-const EXPECT_MAX: usize = 45;
+const EXPECT_MAX: usize = 46;
 /// Lines of code of the longest file outside tests.
 const LONGEST_FILE_MAX: usize = 430;
 /// Crates of others that ours name in their manifests.

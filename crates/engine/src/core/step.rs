@@ -48,6 +48,16 @@ impl<B: Backend> Core<'_, B> {
         let Some(unmeasured) = self.unmeasured.take() else {
             return;
         };
+        let forward = self
+            .backend
+            .costs()
+            .parts()
+            .iter()
+            .map(|(_, time)| time)
+            .sum();
+        let before = std::mem::replace(&mut self.counters.forward_us, forward);
+        let computing = Duration::from_micros(forward.saturating_sub(before));
+        self.counters.rest += took.saturating_sub(computing);
         let work = unmeasured.work;
         self.costs.learn(work, took);
         self.pace.learn(work, took);

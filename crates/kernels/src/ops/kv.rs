@@ -94,6 +94,12 @@ impl KvLayout {
         self.page_elements * size_of::<u16>()
     }
 
+    /// Bytes of one token's keys and values in each layer.
+    pub fn token_bytes(&self) -> impl Iterator<Item = usize> {
+        let layers = self.layers.iter();
+        layers.map(|layer| 2 * layer.kv_heads * layer.head_size * size_of::<u16>())
+    }
+
     /// Copies the first `tokens` tokens of page `source` over those of page `target`.
     ///
     /// # Panics

@@ -109,8 +109,10 @@ fn nobody_waits_for_a_member_that_has_not_come() {
 
 /// The caller parks while a member is at its last unit, and is woken when that ends.
 #[test]
-fn a_parked_caller_wakes_up() {
+fn a_parked_caller_wakes_up_and_its_wait_is_counted() {
+    let begin = now();
     let pool = Pool::new(2);
+    let mut waited = Duration::ZERO;
     for _ in 0..3 {
         let caller = std::thread::current().id();
         let barrier = std::sync::Barrier::new(2);
@@ -123,7 +125,13 @@ fn a_parked_caller_wakes_up() {
                 }
             }
         });
+        let more = pool.waited();
+        assert!(waited < more && more < begin.elapsed());
+        waited = more;
     }
+    let alone = Pool::new(1);
+    alone.for_each(100, &|_unit| {});
+    assert_eq!(alone.waited(), Duration::ZERO);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use relight_kernels::{Activations, AttentionRow, KvRow, PAGE_TOKENS, RopeTable};
 
+use super::costs::{Clock, Costs, Laps};
 use super::{Batch, Model};
 use crate::spec::Spec;
 
@@ -37,6 +38,7 @@ pub struct Scratch {
     pub(super) attention_rows: Vec<AttentionRow>,
     /// Which rows want logits.
     wanted: Vec<bool>,
+    pub(super) laps: Laps,
 }
 
 impl Scratch {
@@ -58,7 +60,22 @@ impl Scratch {
             places: Vec::new(),
             attention_rows: Vec::new(),
             wanted: Vec::new(),
+            laps: Laps::default(),
         }
+    }
+
+    /// The same, and passes are timed with `clock`.
+    #[must_use]
+    pub fn timed(self, clock: Clock) -> Self {
+        Self {
+            laps: Laps::with(clock),
+            ..self
+        }
+    }
+
+    /// What the passes since the last call have cost.
+    pub fn take_costs(&mut self) -> Costs {
+        std::mem::take(&mut self.laps.costs)
     }
 
     /// Makes room for `batch`, which was checked, and computes what all layers share.

@@ -229,6 +229,64 @@ fn refusal(
     result.unwrap_err()
 }
 
+thread_local! {
+    static TICKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// A millisecond goes by between two looks.
+fn ticking() -> std::time::Duration {
+    std::time::Duration::from_millis(TICKS.replace(TICKS.get() + 1))
+}
+
+#[test]
+fn every_moment_of_a_pass_belongs_to_one_phase_and_what_it_reads_is_counted() {
+    let fixture = Fixture::new(&RandomModel::llama().build());
+    let (model, spec) = (&fixture.model, fixture.model.spec());
+    let mut scratch = super::Scratch::new(model).timed(ticking);
+    let mut kv = vec![0; 4 * model.kv_layout().page_elements()];
+    let row = |position, sequence, logits| Row {
+        token: 3,
+        position,
+        sequence,
+        logits,
+    };
+    let mut pass = |rows: &[Row]| {
+        let sequences: &[&[u32]] = &[&[0], &[1]];
+        let batch = Batch { rows, sequences };
+        let processor = runner::processor(Kernels::detect(), 1);
+        let (scratch, kv) = (&mut scratch, &mut kv);
+        model
+            .forward(&processor, &batch, kv, scratch, &mut Vec::new())
+            .unwrap();
+        scratch.take_costs()
+    };
+    let costs = pass(&[row(0, 0, false), row(1, 0, true), row(0, 1, false)]);
+    let layers = spec.layers.len() as u128;
+    for (phase, ticks) in [
+        (super::Phase::Embed, 1),
+        (super::Phase::Project, layers),
+        (super::Phase::Attention, layers),
+        (super::Phase::Output, layers),
+        (super::Phase::FeedForward, layers),
+        (super::Phase::Head, 1),
+    ] {
+        assert_eq!(costs.time(phase).as_millis(), ticks, "{phase:?}");
+    }
+    assert_eq!(costs.weight_bytes, spec.product_bytes(true));
+    // Two tokens of one sequence in all layers, and one of the other in all but the last.
+    let page = model.kv_layout().page_bytes() as u64;
+    let token = page / relight_kernels::PAGE_TOKENS as u64;
+    let last_layer = model.kv_layout().token_bytes().last().unwrap() as u64;
+    assert_eq!(costs.kv_bytes, 3 * token - last_layer);
+    let next = pass(&[row(2, 0, false)]);
+    assert_eq!(next.weight_bytes, spec.product_bytes(false));
+    assert!(next.weight_bytes < costs.weight_bytes);
+    assert_eq!(next.kv_bytes, 3 * (token - last_layer));
+    let mut sum = costs;
+    sum.add(&next);
+    assert_eq!(sum.time(super::Phase::Embed).as_millis(), 2);
+}
+
 #[test]
 fn a_file_for_another_plan_is_refused() {
     let bytes = RandomModel::llama().build();

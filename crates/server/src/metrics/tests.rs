@@ -31,6 +31,18 @@ fn snapshot() -> Snapshot {
             audit_failures_total: 1,
             pages_adopted_total: 6,
             pages_corrupt_total: 2,
+            costs: StepCosts {
+                embed_us: 250_000,
+                project_us: 1_000_000,
+                attention_us: 2_000_000,
+                output_us: 500_000,
+                feed_forward_us: 4_000_000,
+                head_us: 1_500_000,
+                rest_us: 125_000,
+                wait_us: 750_000,
+                weight_bytes: 90_000_000_000,
+                kv_bytes: 7_000_000,
+            },
         },
         restarts: [("killed", 1)].into(),
         requests: [
@@ -75,10 +87,8 @@ fn samples(prefix: &str) -> String {
 #[test]
 fn our_own_names_tell_everything() {
     let all = samples("relight_");
-    let others = all
-        .lines()
-        .filter(|line| !line.starts_with("relight_recovery"));
-    let others: Vec<&str> = others.collect();
+    let is_other = |line: &&str| !line.starts_with("relight_recovery");
+    let others: Vec<&str> = all.lines().filter(is_other).collect();
     expect![[r#"
         relight_audit_failures_total{model_name="m \"q\""} 1
         relight_audits_total{model_name="m \"q\""} 7
@@ -100,6 +110,7 @@ fn our_own_names_tell_everything() {
         relight_inter_token_latency_seconds_count{model_name="m \"q\""} 1
         relight_inter_token_latency_seconds_sum{model_name="m \"q\""} 0.008
         relight_invariant_breaches_total{model_name="m \"q\""} 0
+        relight_kv_read_bytes_total{model_name="m \"q\""} 7000000
         relight_kv_usage_ratio{model_name="m \"q\""} 0.25
         relight_last_token_age_seconds{model_name="m \"q\""} 1.5
         relight_ledger_bytes{model_name="m \"q\""} 0
@@ -128,13 +139,22 @@ fn our_own_names_tell_everything() {
         relight_sequences_running{model_name="m \"q\""} 2
         relight_sequences_waiting{model_name="m \"q\""} 5
         relight_status{model_name="m \"q\"",state="starting"} 1
+        relight_step_seconds_total{model_name="m \"q\"",part="attention"} 2.0
+        relight_step_seconds_total{model_name="m \"q\"",part="embed"} 0.25
+        relight_step_seconds_total{model_name="m \"q\"",part="feed_forward"} 4.0
+        relight_step_seconds_total{model_name="m \"q\"",part="head"} 1.5
+        relight_step_seconds_total{model_name="m \"q\"",part="output"} 0.5
+        relight_step_seconds_total{model_name="m \"q\"",part="project"} 1.0
+        relight_step_seconds_total{model_name="m \"q\"",part="rest"} 0.125
+        relight_step_wait_seconds_total{model_name="m \"q\""} 0.75
         relight_steps_total{model_name="m \"q\""} 900
         relight_suspects{model_name="m \"q\""} 0
         relight_time_to_first_token_seconds_bucket{model_name="m \"q\"",le="0.05"} 1
         relight_time_to_first_token_seconds_count{model_name="m \"q\""} 1
         relight_time_to_first_token_seconds_sum{model_name="m \"q\""} 0.03
         relight_tokens_replayed_total{model_name="m \"q\""} 0
-        relight_usage_corrections_total{model_name="m \"q\""} 0"#]]
+        relight_usage_corrections_total{model_name="m \"q\""} 0
+        relight_weights_read_bytes_total{model_name="m \"q\""} 90000000000"#]]
     .assert_eq(&others.join("\n"));
 }
 

@@ -260,6 +260,7 @@ fn sum(dead: Stats, up: Stats) -> Stats {
         audit_failures_total: total(|stats| stats.audit_failures_total),
         pages_adopted_total: total(|stats| stats.pages_adopted_total),
         pages_corrupt_total: total(|stats| stats.pages_corrupt_total),
+        costs: dead.costs.plus(&up.costs),
         ..up
     }
 }

@@ -364,6 +364,8 @@ fn measured_steps_make_the_prediction() {
         rig.step(&mut ledger);
         rig.core.note_duration(Duration::from_millis(400));
     }
+    // This backend keeps no count of its own, so all of it was outside the forward pass.
+    assert_eq!(rig.core.stats().costs.rest_us, 3 * 400_000);
     // The panic leaves the lane as it was in the step.
     latch(&mut rig, Ailment::Panics);
     let predicted_ms = recorder.activity(Lane::Generator).predicted_ms;

@@ -1,4 +1,4 @@
-use relight_protocol::{FrameError, Stats};
+use relight_protocol::{FrameError, Stats, StepCosts};
 
 use super::super::Input;
 use super::super::bench::{Bench, card, delivered, faults, refused, sent};
@@ -215,17 +215,29 @@ fn counters_add_up_over_engines_and_gauges_do_not() {
         sequences_running: 3,
         steps_total: 10,
         generated_tokens_total: 5,
+        costs: StepCosts {
+            attention_us: 40,
+            wait_us: 7,
+            kv_bytes: 1 << 40,
+            ..StepCosts::default()
+        },
         ..Stats::default()
     };
     bench.event(Event::Stats(stats));
     bench.exit(KILLED);
     let between = bench.core.snapshot().stats;
     assert_eq!((between.sequences_running, between.steps_total), (0, 10));
+    assert_eq!(between.costs, stats.costs);
     bench.restart();
     bench.event(Event::Stats(stats));
     let after = bench.core.snapshot().stats;
     assert_eq!((after.sequences_running, after.steps_total), (3, 20));
     assert_eq!(after.generated_tokens_total, 10);
+    assert_eq!(after.costs, stats.costs.plus(&stats.costs));
+    assert_eq!(
+        (after.costs.attention_us, after.costs.kv_bytes),
+        (80, 2 << 40)
+    );
 }
 
 #[test]
