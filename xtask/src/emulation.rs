@@ -76,6 +76,10 @@ fn starts(program: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
+/// Crates that are optimized less than elsewhere: every kernel is compiled for three tiers, and
+/// to do it well takes longer than the tests need then.
+const SLOW_TO_BUILD: [&str; 2] = ["relight-kernels", "relight-model"];
+
 /// A command of cargo for the foreign processor.
 fn emulated(workspace: &Workspace, command: &str) -> Command {
     let mut cargo = workspace.cargo();
@@ -86,5 +90,11 @@ fn emulated(workspace: &Workspace, command: &str) -> Command {
             format!("{EMULATOR} -L {LIBRARIES}"),
         )
         .args([command, "--quiet", "--target", TARGET]);
+    for name in SLOW_TO_BUILD {
+        cargo.args([
+            "--config",
+            &format!("profile.dev.package.{name}.opt-level=1"),
+        ]);
+    }
     cargo
 }
