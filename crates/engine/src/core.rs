@@ -34,7 +34,7 @@ use crate::pace::Pace;
 use crate::pages::{AuditError, PoolWitness};
 use crate::prepare::Prepared;
 use crate::row_times::RowTimes;
-use crate::scheduler::{Scheduler, SchedulerConfig};
+use crate::scheduler::{Scheduler, SchedulerConfig, StepKind};
 
 /// What the core is told.
 #[derive(Debug)]
@@ -117,8 +117,7 @@ pub struct Core<'a, B> {
 #[derive(Clone, Copy, Debug)]
 struct Unmeasured {
     work: StepWork,
-    /// See [`crate::scheduler::StepPlan::is_answers_alone`].
-    is_answers_alone: bool,
+    kind: StepKind,
 }
 
 /// What is counted from the start of the process on, across cores.

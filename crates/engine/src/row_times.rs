@@ -74,8 +74,8 @@ impl RowTimes {
     }
 }
 
-/// Rows are few, so the conversion is exact.
-fn guess(rows: usize) -> f64 {
+/// The first guess for a step with `rows` rows, in steps with one. Rows are few, so the conversion is exact.
+pub(crate) fn guess(rows: usize) -> f64 {
     let rows = u32::try_from(rows).unwrap_or(u32::MAX);
     1.0 + f64::from(rows.saturating_sub(1)) * ROW_GUESS
 }

@@ -15,10 +15,11 @@ mod plan;
 use std::collections::HashMap;
 
 pub use drafting::Drafting;
-pub use plan::{Draw, PageCopy, Part, StepPlan};
+pub use plan::{Draw, PageCopy, Part, StepKind, StepPlan};
 
 use relight_protocol::RequestId;
 
+use crate::pace::Pace;
 use crate::pages::{AuditError, ChainHash, PageMemory, PageStore, PoolWitness};
 use crate::row_times::RowTimes;
 use crate::sequence::{Sequence, SequenceKey, SequenceStart};
@@ -56,8 +57,7 @@ pub struct SchedulerStats {
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
-    /// See `set_pace`.
-    paced_rows: usize,
+    pace: Pace,
     row_times: RowTimes,
     store: PageStore,
     /// Sequences that hold pages, oldest first.
@@ -84,7 +84,7 @@ impl Scheduler {
                 chunk_rows: config.chunk_rows.max(1),
                 drafting: config.drafting,
             },
-            paced_rows: usize::MAX,
+            pace: Pace::default(),
             row_times: RowTimes::default(),
             store,
             running: Vec::new(),
@@ -158,9 +158,9 @@ impl Scheduler {
         !self.running.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Rows that a step may have in which answers wait for their next token.
-    pub fn set_pace(&mut self, rows: usize) {
-        self.paced_rows = rows;
+    /// How many rows a step may have in which answers wait for their next token.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     /// Decides on the next step. Its copies must be made, then its rows computed, then

@@ -2,9 +2,10 @@
 //! other, and what is left of the latter beside a busy neighbour.
 //!
 //! ```text
-//! steps MODEL [--threads N] [--prompt N] [--answer N] [--runs N] [--neighbour]
+//! steps MODEL [--threads N] [--prompt N] [--chunk N] [--answer N] [--runs N] [--neighbour]
 //! ```
 //!
+//! A prompt is computed at once, or `--chunk` tokens at a time.
 //! `--neighbour` measures decode again and again while a loop burns one core, core after core
 //! (with `taskset` of util-linux), and gives the ratio to the rate without.
 
@@ -41,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = Model::new(spec, arena)?;
     let mut steps = Steps::new(&model, &processor, options.prompt.max(options.answer))?;
     if options.prompt > 0 {
-        let rate = steps.median(options.runs, options.prompt, options.prompt)?;
+        let rate = steps.median(options.runs, options.prompt, options.chunk)?;
         println!("prefill {:5} {rate:8.1} tokens/s", options.prompt);
     }
     let quiet = steps.median(options.runs, options.answer, 1)?;
@@ -149,6 +150,7 @@ struct Options {
     model: PathBuf,
     threads: usize,
     prompt: usize,
+    chunk: usize,
     answer: usize,
     runs: usize,
     neighbour: bool,
@@ -160,6 +162,7 @@ impl Options {
             model: PathBuf::from(arguments.next().ok_or("which model?")?),
             threads: 2,
             prompt: 512,
+            chunk: usize::MAX,
             answer: 128,
             runs: 5,
             neighbour: false,
@@ -173,6 +176,7 @@ impl Options {
             match argument.as_str() {
                 "--threads" => options.threads = number()?,
                 "--prompt" => options.prompt = number()?,
+                "--chunk" => options.chunk = number()?.max(1),
                 "--answer" => options.answer = number()?.max(1),
                 "--runs" => options.runs = number()?,
                 "--neighbour" => options.neighbour = true,

@@ -125,9 +125,6 @@ pub const RETRY_AFTER_S_MAX: u32 = 10;
 /// Instructions that a chat template may execute; templates come from model files.
 pub const TEMPLATE_FUEL_MAX: u64 = 10_000_000;
 
-/// What a step may take while answers wait for it, as far as prompts are concerned.
-pub const PAUSE_MS: u64 = 50;
-
 /// Tokens ahead that one sequence may have drafted in a step.
 pub const DRAFT_TOKENS_MAX: usize = 8;
 /// Rows of a step with drafts: beyond, arithmetic bounds it and a row costs what it brings.

@@ -9,7 +9,7 @@ use relight_protocol::{Event, LatchCause, Latched, Phase, RequestId, Started};
 use super::{Core, Entry, Unmeasured, private};
 use crate::backend::{Backend, BackendError};
 use crate::containment::{contained, drop_quietly};
-use crate::scheduler::StepPlan;
+use crate::scheduler::{StepKind, StepPlan};
 use crate::sequence::SequenceKey;
 use crate::{injected, recording, report};
 
@@ -60,8 +60,8 @@ impl<B: Backend> Core<'_, B> {
         self.counters.rest += took.saturating_sub(computing);
         let work = unmeasured.work;
         self.costs.learn(work, took);
-        self.pace.learn(work, took);
-        if unmeasured.is_answers_alone {
+        self.pace.learn(work, unmeasured.kind, took);
+        if unmeasured.kind == StepKind::Answers {
             let rows = usize::try_from(work.rows).unwrap_or(usize::MAX);
             self.row_times.learn(rows, took);
         }
@@ -76,7 +76,7 @@ impl<B: Backend> Core<'_, B> {
         self.counters.steps_begun += 1;
         report::watch_workers();
         // Nothing that a panic has left half done is used again: the core latches.
-        let pace = self.pace.rows();
+        let pace = self.pace;
         let row_times = self.row_times.clone();
         let planned = catch_unwind(AssertUnwindSafe(|| {
             self.scheduler.set_pace(pace);
@@ -98,11 +98,8 @@ impl<B: Backend> Core<'_, B> {
         let (cause, report) = match computed {
             Ok(Ok(())) => {
                 report::unwatch();
-                let is_answers_alone = plan.is_answers_alone();
-                self.unmeasured = Some(Unmeasured {
-                    work,
-                    is_answers_alone,
-                });
+                let kind = plan.kind();
+                self.unmeasured = Some(Unmeasured { work, kind });
                 self.counters.steps += 1;
                 self.counters.latches_in_a_row = 0;
                 self.come_through(&participants);

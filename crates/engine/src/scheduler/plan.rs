@@ -27,6 +27,23 @@ pub struct Part {
     pub draws: bool,
 }
 
+impl Part {
+    /// Whether only the last token was not computed yet.
+    fn is_answer(&self) -> bool {
+        self.draws && self.rows == self.drafts + 1
+    }
+}
+
+/// Who waits for a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Answers alone, each for its next token.
+    Answers,
+    /// Prompts alone.
+    Prompts,
+    Mixed,
+}
+
 /// A part that draws, with all that its tokens can be drawn from.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw<'a> {
@@ -94,10 +111,15 @@ impl StepPlan {
         self.draws().map(|draw| draw.rows.len()).sum()
     }
 
-    /// Whether it is answers alone that wait for the step, each for its next token.
+    /// Who waits for it.
     #[must_use]
-    pub fn is_answers_alone(&self) -> bool {
-        self.rows.iter().all(|row| row.logits)
+    pub fn kind(&self) -> StepKind {
+        let answers = self.parts.iter().filter(|part| part.is_answer()).count();
+        match answers {
+            0 => StepKind::Prompts,
+            all if all == self.parts.len() => StepKind::Answers,
+            _some => StepKind::Mixed,
+        }
     }
 
     #[must_use]
@@ -181,7 +203,8 @@ impl Scheduler {
             }
         }
         if !plan.is_empty() {
-            let paced = self.paced_rows.saturating_sub(plan.rows.len());
+            let paced = self.pace.rows(self.running.len());
+            let paced = paced.saturating_sub(plan.rows.len());
             budget = budget.min(paced.max(PROMPT_ROWS_MIN));
         }
         prompts.sort_by_key(|sequence| (self.urgency(sequence), sequence.arrival));

@@ -5,6 +5,7 @@ use relight_protocol::{ChoiceIndex, RequestId};
 
 use super::*;
 use crate::backend::Backend;
+use crate::cost::StepWork;
 use crate::fake::{FakeBackend, argmax};
 use crate::seeded::Seeded;
 
@@ -347,10 +348,19 @@ fn schedules_do_not_change_results() {
     }
 }
 
+/// Holds steps beside answers to so many rows, at least 16.
+fn paced(rows: u64) -> Pace {
+    let mut pace = Pace::default();
+    let work = StepWork { rows, keys: rows };
+    let took = std::time::Duration::from_millis(50);
+    pace.learn(work, StepKind::Mixed, took);
+    pace
+}
+
 #[test]
 fn prompts_take_less_of_a_step_in_which_answers_wait() {
     let mut bench = Bench::new(64, 4, 200, usize::MAX);
-    bench.scheduler.set_pace(40);
+    bench.scheduler.set_pace(paced(40));
     bench.add(start(key(1, 0), &[3; 150], 30));
     assert_eq!(bench.step().rows().len(), 150, "nobody waits yet");
     bench.add(start(key(2, 0), &[7; 300], 5));
@@ -367,7 +377,7 @@ fn prompts_take_less_of_a_step_in_which_answers_wait() {
 #[test]
 fn many_answers_do_not_keep_prompts_from_advancing() {
     let mut bench = Bench::new(64, 20, 200, usize::MAX);
-    bench.scheduler.set_pace(16);
+    bench.scheduler.set_pace(paced(16));
     for request in 0..18 {
         bench.add(start(key(request, 0), &[3, 1, 4], 40));
     }
