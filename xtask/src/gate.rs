@@ -44,7 +44,7 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("setup", |workspace| single(setup::run(workspace))),
     ("tests", cargo_test),
-    ("avx512", modelled_tier),
+    ("modelled", modelled_tiers),
     ("absence", |workspace| single(no_injection(workspace))),
     ("clients", clients),
     ("failures", failures::small),
@@ -143,11 +143,11 @@ fn no_injection(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Where the processor lacks AVX-512, the tests of every kernel once more, with its
+/// Where the processor lacks AVX-512 or AVX-VNNI, the tests of every kernel once more, with the
 /// instructions modelled.
-fn modelled_tier(workspace: &Workspace) -> Result<Tally> {
-    if has_avx512() {
-        println!("the tests before have run it on the processor");
+fn modelled_tiers(workspace: &Workspace) -> Result<Tally> {
+    if has_avx512() && has_avx_vnni() {
+        println!("the tests before have run all tiers on the processor");
         return Ok(Tally::default());
     }
     let mut cargo = workspace.cargo();
@@ -159,7 +159,7 @@ fn modelled_tier(workspace: &Workspace) -> Result<Tally> {
         "-p",
         "relight-model",
         "--features",
-        "relight-kernels/modelled-avx512",
+        "relight-kernels/modelled-tiers",
     ]);
     run_tests(&mut cargo)
 }
@@ -249,13 +249,17 @@ fn processor() -> String {
     } else {
         "not run, this processor lacks it"
     };
-    let avx512 = if has_avx512() {
-        "run"
-    } else {
-        "run on a model of its instructions"
+    let modelled = |is_there| {
+        if is_there {
+            "run"
+        } else {
+            "run on a model of its instructions"
+        }
     };
+    let (vnni, avx512) = (modelled(has_avx_vnni()), modelled(has_avx512()));
     format!(
-        "instruction sets: scalar run; avx2 {avx2}; avx512 {avx512}; neon by `cargo xtask test neon`"
+        "instruction sets: scalar run; avx2 {avx2}; avx-vnni {vnni}; avx512 {avx512}; \
+         neon by `cargo xtask test neon`"
     )
 }
 
@@ -268,13 +272,23 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vnni")
 }
 
+#[cfg(target_arch = "x86_64")]
+fn has_avx_vnni() -> bool {
+    is_x86_feature_detected!("avxvnni")
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn has_avx512() -> bool {
     false
 }
 
 #[cfg(not(target_arch = "x86_64"))]
+fn has_avx_vnni() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
 fn processor() -> String {
-    "instruction sets: scalar and neon run; avx2 and avx512 not run, this is no x86-64 processor"
+    "instruction sets: scalar and neon run; avx2, avx-vnni and avx512 not run, this is no x86-64 processor"
         .to_owned()
 }

@@ -72,7 +72,7 @@ enum Command {
     },
     /// Set up and run every check.
     Test {
-        /// Only these steps: format, tidy, clippy, setup, tests, avx512, absence, clients,
+        /// Only these steps: format, tidy, clippy, setup, tests, modelled, absence, clients,
         /// failures; or large-sdks, which is a step only when named.
         steps: Vec<String>,
     },

@@ -166,6 +166,7 @@ fn kernels(isa: Option<Isa>) -> Result<Kernels, UnsupportedIsa> {
         None => return Ok(Kernels::detect()),
         Some(Isa::Scalar) => relight_kernels::Isa::Scalar,
         Some(Isa::Avx2) => relight_kernels::Isa::Avx2,
+        Some(Isa::AvxVnni) => relight_kernels::Isa::AvxVnni,
         Some(Isa::Avx512) => relight_kernels::Isa::Avx512,
         Some(Isa::Neon) => relight_kernels::Isa::Neon,
         Some(Isa::NeonDot) => relight_kernels::Isa::NeonDot,

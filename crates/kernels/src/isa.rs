@@ -9,6 +9,8 @@ pub enum Isa {
     Scalar,
     /// AVX2, FMA and F16C.
     Avx2,
+    /// The same with AVX-VNNI.
+    AvxVnni,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
     /// NEON, which every 64-bit ARM processor has.
@@ -19,9 +21,10 @@ pub enum Isa {
 
 impl Isa {
     /// Every tier, those of one architecture from the slowest to the fastest.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Scalar,
         Self::Avx2,
+        Self::AvxVnni,
         Self::Avx512,
         Self::Neon,
         Self::NeonDot,
@@ -33,10 +36,16 @@ impl Isa {
         match self {
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
+            Self::AvxVnni => "avx-vnni",
             Self::Avx512 => "avx512",
             Self::Neon => "neon",
             Self::NeonDot => "neon-dot",
         }
+    }
+
+    /// Whether its instructions are modelled, which is slow.
+    fn is_modelled(self) -> bool {
+        cfg!(feature = "modelled-tiers") && matches!(self, Self::AvxVnni | Self::Avx512)
     }
 }
 
@@ -70,7 +79,7 @@ impl Kernels {
         let best = Isa::ALL
             .into_iter()
             .rev()
-            .filter(|isa| !(cfg!(feature = "modelled-avx512") && *isa == Isa::Avx512))
+            .filter(|isa| !isa.is_modelled())
             .find_map(|isa| Self::with_isa(isa).ok());
         best.unwrap_or(Self {
             isa: Isa::Scalar,

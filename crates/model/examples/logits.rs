@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! logits MODEL --tokens FILE.json --out FILE.f32
-//!        [--reference] [--isa scalar|avx2|avx512] [--threads N] [--chunk N]
+//!        [--reference] [--isa scalar|avx2|avx-vnni|avx512] [--threads N] [--chunk N]
 //! ```
 //!
 //! `FILE.json` is an array of token ids. `--reference` computes from the dequantized weights
@@ -134,5 +134,5 @@ impl Options {
 
 fn isa(name: &str) -> Result<Isa, String> {
     let isa = Isa::ALL.into_iter().find(|isa| isa.name() == name);
-    isa.ok_or_else(|| format!("--isa {name}: not one of scalar, avx2, avx512"))
+    isa.ok_or_else(|| format!("--isa {name}: not one of scalar, avx2, avx-vnni, avx512"))
 }

@@ -11,6 +11,7 @@ use crate::{ChoiceIndex, Request, RequestId, TokenId};
 pub enum Isa {
     Scalar,
     Avx2,
+    AvxVnni,
     Avx512,
     Neon,
     NeonDot,

@@ -5,7 +5,7 @@ use super::Finding;
 use super::source::Source;
 
 /// `unsafe` blocks, functions and impls outside tests.
-const UNSAFE_MAX: usize = 62;
+const UNSAFE_MAX: usize = 63;
 /// `#[expect(…)]` attributes outside tests.
 const EXPECT_MAX: usize = 46;
 /// Lines of code of the longest file outside tests.

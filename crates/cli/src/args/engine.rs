@@ -88,6 +88,8 @@ pub(crate) struct FolderArgs {
 pub(crate) enum Kernels {
     Scalar,
     Avx2,
+    #[value(alias = "avxvnni")]
+    AvxVnni,
     Avx512,
     Neon,
     NeonDot,
@@ -98,6 +100,7 @@ impl From<Kernels> for Isa {
         match kernels {
             Kernels::Scalar => Self::Scalar,
             Kernels::Avx2 => Self::Avx2,
+            Kernels::AvxVnni => Self::AvxVnni,
             Kernels::Avx512 => Self::Avx512,
             Kernels::Neon => Self::Neon,
             Kernels::NeonDot => Self::NeonDot,

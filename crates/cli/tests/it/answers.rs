@@ -109,6 +109,7 @@ fn vector_tiers() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let tiers = [
         ("avx2", std::arch::is_x86_feature_detected!("avx2")),
+        ("avx-vnni", std::arch::is_x86_feature_detected!("avxvnni")),
         ("avx512", std::arch::is_x86_feature_detected!("avx512vnni")),
     ];
     #[cfg(target_arch = "aarch64")]

@@ -106,6 +106,7 @@ fn tiers() -> Vec<Isa> {
     let tiers = available.iter().map(|kernels| match kernels.isa() {
         relight_kernels::Isa::Scalar => Isa::Scalar,
         relight_kernels::Isa::Avx2 => Isa::Avx2,
+        relight_kernels::Isa::AvxVnni => Isa::AvxVnni,
         relight_kernels::Isa::Avx512 => Isa::Avx512,
         relight_kernels::Isa::Neon => Isa::Neon,
         relight_kernels::Isa::NeonDot => Isa::NeonDot,

@@ -1,6 +1,10 @@
 //! AVX2 with FMA and F16C: every vector is a pair of 256-bit registers, lanes 0..8 and 8..16.
 //!
-//! Dot products use `vpmaddubsw`, which adds pairs of u8 x i8 products into i16, and add these
+//! The two tiers differ in dot products alone. With AVX-VNNI, `vpdpbusd` adds four u8 x i8
+//! products to each i32 lane. With the feature `modelled-tiers` that instruction is modelled in
+//! plain Rust instead, so that this code is tested on processors without it.
+//!
+//! Without, they use `vpmaddubsw`, which adds pairs of u8 x i8 products into i16, and add these
 //! with wrap-around: only the sum has to fit. Codes of 4 bits give sums of 8 pairs that fit as
 //! they are, 15 * 127 * 2 * 8 = 30480. With `centre * (sum of the activations)` taken off, 8
 //! pairs of 5 bits fit, 16 * 127 * 2 * 8 = 32512, and 4 pairs of 6 bits. Codes of 8 bits are
@@ -13,26 +17,40 @@
 
 use std::arch::x86_64::*;
 
+#[cfg(feature = "modelled-tiers")]
+use super::avx_vnni_model::_mm256_dpbusd_avx_epi32;
 use super::{Kernel, LANES, Simd};
 use crate::activations::Operand;
 
-/// Proof that the CPU has AVX2, FMA and F16C.
+/// Proof that the CPU has AVX2, FMA and F16C, and AVX-VNNI if `VNNI`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx2(());
+pub(crate) struct Avx2<const VNNI: bool>(());
 
-impl Avx2 {
+impl<const VNNI: bool> Avx2<VNNI> {
     pub(crate) fn new() -> Option<Self> {
         let present = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
+            && is_x86_feature_detected!("f16c")
+            && (!VNNI || cfg!(feature = "modelled-tiers") || is_x86_feature_detected!("avxvnni"));
         present.then_some(Self(()))
     }
 }
 
-/// Enters code compiled for this tier.
-pub(crate) fn launch<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
+/// Enters code compiled for the tier without AVX-VNNI.
+pub(crate) fn launch<K: Kernel>(simd: Avx2<false>, kernel: K) -> K::Output {
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn entry<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
+    fn entry<K: Kernel>(simd: Avx2<false>, kernel: K) -> K::Output {
+        kernel.run(simd)
+    }
+    // SAFETY: `simd` exists, so the CPU has these features.
+    unsafe { entry(simd, kernel) }
+}
+
+/// Enters code compiled for the tier with AVX-VNNI.
+pub(crate) fn launch_vnni<K: Kernel>(simd: Avx2<true>, kernel: K) -> K::Output {
+    #[cfg_attr(not(feature = "modelled-tiers"), target_feature(enable = "avxvnni"))]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn entry<K: Kernel>(simd: Avx2<true>, kernel: K) -> K::Output {
         kernel.run(simd)
     }
     // SAFETY: `simd` exists, so the CPU has these features.
@@ -101,7 +119,39 @@ fn opaque(mut value: __m256i) -> __m256i {
     value
 }
 
-impl Avx2 {
+impl<const VNNI: bool> Avx2<VNNI> {
+    /// [`Simd::dot`] with AVX-VNNI.
+    #[inline(always)]
+    fn dot_at_once<const BITS: u32, const N: usize, const R: usize>(
+        self,
+        codes: &[I; N],
+        rows: [Operand<'_, N>; R],
+        centred: bool,
+    ) -> [I; R] {
+        // With few rows, a second chain hides the latency; integer sums may be split.
+        let mut even = [self.splat_int(0); R];
+        let mut odd = [self.splat_int(0); R];
+        if centred {
+            for (even, row) in even.iter_mut().zip(rows) {
+                *even = self.splat_int(-row.sums.total << (BITS - 1));
+            }
+        }
+        for (index, codes) in codes.iter().enumerate() {
+            for ((even, odd), row) in even.iter_mut().zip(&mut odd).zip(rows) {
+                let broadcast = self.broadcast(row.codes[index]);
+                let second = R < 4 && index % 2 == 1;
+                let chain = if second { odd } else { even };
+                *chain = both!(_mm256_dpbusd_avx_epi32, *chain, *codes, [broadcast; 2]);
+            }
+        }
+        if R < 4 {
+            for (even, odd) in even.iter_mut().zip(odd) {
+                *even = self.add_int(*even, odd);
+            }
+        }
+        even
+    }
+
     /// [`Simd::dot`] for codes below 8 bits, with sums in 16 bits.
     #[inline(always)]
     fn dot_narrow<const BITS: u32, const N: usize, const R: usize>(
@@ -190,7 +240,7 @@ impl Avx2 {
     }
 }
 
-impl Simd for Avx2 {
+impl<const VNNI: bool> Simd for Avx2<VNNI> {
     type F = F;
     type I = I;
     type Codes = I;
@@ -364,7 +414,7 @@ impl Simd for Avx2 {
         vectors
     }
     const ROWS: usize = 4;
-    const ROWS_OF_BYTES: usize = 8;
+    const ROWS_OF_BYTES: usize = if VNNI { 4 } else { 8 };
     #[inline(always)]
     fn dot<const BITS: u32, const N: usize, const R: usize>(
         self,
@@ -372,6 +422,9 @@ impl Simd for Avx2 {
         rows: [Operand<'_, N>; R],
         centred: bool,
     ) -> [I; R] {
+        if VNNI {
+            return self.dot_at_once::<BITS, N, R>(codes, rows, centred);
+        }
         if BITS == 8 {
             return self.dot_bytes(codes, rows);
         }

@@ -1,5 +1,5 @@
 //! AVX-512 with VNNI: every vector is one 512-bit register, and `vpdpbusd` adds four u8 x i8
-//! products to each i32 lane. With the feature `modelled-avx512` the instructions are modelled
+//! products to each i32 lane. With the feature `modelled-tiers` the instructions are modelled
 //! in plain Rust instead, so that this code is tested on processors without them.
 
 #![expect(
@@ -7,10 +7,10 @@
     reason = "intrinsics; each call is covered by the token's proof"
 )]
 
-#[cfg(not(feature = "modelled-avx512"))]
+#[cfg(not(feature = "modelled-tiers"))]
 use std::arch::x86_64::*;
 
-#[cfg(feature = "modelled-avx512")]
+#[cfg(feature = "modelled-tiers")]
 use super::avx512_model::*;
 use super::{Kernel, LANES, Simd};
 use crate::activations::Operand;
@@ -28,12 +28,12 @@ macro_rules! pure {
 pub(crate) struct Avx512(());
 
 impl Avx512 {
-    #[cfg(feature = "modelled-avx512")]
+    #[cfg(feature = "modelled-tiers")]
     pub(crate) fn new() -> Option<Self> {
-        super::Avx2::new().map(|_proof| Self(()))
+        super::Avx2::<false>::new().map(|_proof| Self(()))
     }
 
-    #[cfg(not(feature = "modelled-avx512"))]
+    #[cfg(not(feature = "modelled-tiers"))]
     pub(crate) fn new() -> Option<Self> {
         let present = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -56,7 +56,7 @@ impl Avx512 {
 /// Enters code compiled for this tier.
 pub(crate) fn launch<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
     #[cfg_attr(
-        not(feature = "modelled-avx512"),
+        not(feature = "modelled-tiers"),
         target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
     )]
     #[target_feature(enable = "avx2,fma,f16c")]

@@ -74,7 +74,7 @@ fn nearest_int(value: f32) -> i32 {
 }
 
 /// Adds the products of four unsigned bytes with four signed ones; does not saturate.
-fn dot_of_four(sum: u32, unsigned: u32, signed: u32) -> u32 {
+pub(super) fn dot_of_four(sum: u32, unsigned: u32, signed: u32) -> u32 {
     let products = unsigned.to_le_bytes().into_iter().zip(signed.to_le_bytes());
     let dot = products.map(|(a, b)| i32::from(a) * i32::from(b.cast_signed()));
     sum.wrapping_add(dot.sum::<i32>().cast_unsigned())

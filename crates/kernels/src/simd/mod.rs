@@ -13,8 +13,10 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(all(target_arch = "x86_64", feature = "modelled-avx512"))]
+#[cfg(all(target_arch = "x86_64", feature = "modelled-tiers"))]
 mod avx512_model;
+#[cfg(all(target_arch = "x86_64", feature = "modelled-tiers"))]
+mod avx_vnni_model;
 pub(crate) mod half;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -152,7 +154,9 @@ pub(crate) trait Kernel {
 pub(crate) enum Tier {
     Scalar(Scalar),
     #[cfg(target_arch = "x86_64")]
-    Avx2(Avx2),
+    Avx2(Avx2<false>),
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni(Avx2<true>),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
     #[cfg(target_arch = "aarch64")]
@@ -169,13 +173,15 @@ impl Tier {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Avx2::new().map(Self::Avx2),
             #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni => Avx2::new().map(Self::AvxVnni),
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Avx512::new().map(Self::Avx512),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => Neon::new().map(Self::Neon),
             #[cfg(target_arch = "aarch64")]
             Isa::NeonDot => Neon::new().map(Self::NeonDot),
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 | Isa::Avx512 => None,
+            Isa::Avx2 | Isa::AvxVnni | Isa::Avx512 => None,
             #[cfg(not(target_arch = "aarch64"))]
             Isa::Neon | Isa::NeonDot => None,
         }
@@ -187,6 +193,8 @@ impl Tier {
             Self::Scalar(simd) => kernel.run(simd),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(simd) => avx2::launch(simd, kernel),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni(simd) => avx2::launch_vnni(simd, kernel),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(simd) => avx512::launch(simd, kernel),
             #[cfg(target_arch = "aarch64")]
