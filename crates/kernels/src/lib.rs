@@ -27,8 +27,10 @@ pub use activations::Activations;
 pub use format::Format;
 pub use isa::{Isa, Kernels, UnsupportedIsa};
 pub use matmul::Product;
-pub use ops::{AttentionRow, AttentionShape, KvLayout, KvRow, PAGE_TOKENS, RopeKind, RopeTable};
+pub use ops::{
+    AttentionRow, AttentionShape, KvLayout, KvRow, KvType, PAGE_TOKENS, RopeKind, RopeTable,
+};
 pub use pool::{Pool, THREADS_MAX};
 pub use reference::dequantize_row;
-pub use simd::half::{bf16_to_f32, f16_to_f32, f32_to_f16};
+pub use simd::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use tiles::{STRIP_ROWS, TileError, Tiles, repack, repack_strip, strip_bytes, tile_bytes};

@@ -7,14 +7,16 @@
 //! for each segment, ascending:                    a fresh state (m, l, o)
 //!   for each block of it that has a visible key, ascending:
 //!     s_j = chain over d of q_d * k_jd            visible keys only, q already scaled
+//!           [* scale of k_j]
 //!     m'  = max(m, max_j s_j)                     exact, so in any order
 //!     p_j = exp(s_j - m')
 //!     l   = l * exp(m - m') + sum_j p_j           16 lanes in order, then folded
-//!     o_d = o_d * exp(m - m'), then + p_j * v_jd for j ascending
+//!     o_d = o_d * exp(m - m'), then + p_j [* scale of v_j] * v_jd for j ascending
 //!   merge the state onto those of the segments before
 //! out_d = o_d / l
 //! ```
 //!
+//! `k_jd` and `v_jd` are elements as pages keep them, widened; only `KvType::Q8_0` has scales.
 //! Which keys are visible depends on the query's position alone, so the result does not
 //! depend on what else is in the batch or how the prompt was cut. Queries are independent:
 //! they share loads of keys and values in groups that may be chosen freely. The method is
@@ -84,7 +86,7 @@ impl Kernels {
     pub fn attention(
         &self,
         pool: &Pool,
-        (kv, layout, layer): (&[u16], &KvLayout, usize),
+        (kv, layout, layer): (&[u8], &KvLayout, usize),
         shape: &AttentionShape,
         (queries, rows, tables): (&[f32], &[AttentionRow], &[&[u32]]),
         out: &mut [f32],
@@ -106,7 +108,7 @@ impl Kernels {
                 self.tier.launch(Unit {
                     pages: Pages {
                         kv,
-                        page_elements: layout.page_elements(),
+                        page_bytes: layout.page_bytes(),
                         layer,
                         head: part.kv_head,
                         table: tables[rows[part.rows.start].sequence as usize],

@@ -8,7 +8,7 @@ mod norm;
 mod rope;
 
 pub use attention::{AttentionRow, AttentionShape};
-pub use kv::{KvLayout, KvRow, PAGE_TOKENS};
+pub use kv::{KvLayout, KvRow, KvType, PAGE_TOKENS};
 pub use rope::{RopeKind, RopeTable};
 
 use crate::simd::{LANES, Simd};

@@ -11,15 +11,19 @@
 //!   acc = fma(m, scale * f32(sum(activation code)), acc) formats with minima
 //! float formats, elements ascending:
 //!   acc = fma(weight, activation, acc)
+//!
+//! keys and values as bytes = code * scale                quantize_kv
 //! ```
 //!
 //! No part of it knows tiles, vectors or threads.
 
 mod activation;
 pub(crate) mod block;
+mod kv;
 
 pub(crate) use activation::LARGEST_MIN;
 pub use activation::{ActivationBlock, quantize_activation};
+pub use kv::{KvCodes, quantize_kv};
 
 use crate::{Format, bf16_to_f32, f16_to_f32};
 

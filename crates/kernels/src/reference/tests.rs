@@ -1,4 +1,4 @@
-use super::{ActivationBlock, dequantize_row, dot, quantize_activation};
+use super::{ActivationBlock, dequantize_row, dot, quantize_activation, quantize_kv};
 use crate::Format;
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -133,5 +133,25 @@ fn the_chain_approximates_the_product_of_the_weights() {
             (chain - exact).abs() <= 0.01 * size,
             "{name}: {chain} is not {exact}"
         );
+    }
+}
+
+#[test]
+fn keys_and_values_have_one_scale_whatever_the_size_of_a_head() {
+    let mut head = vec![0.25f32; 80];
+    head[70] = -2.0;
+    let kept = quantize_kv(&head);
+    assert_eq!(kept.scale, 2.0 / 127.0);
+    assert_eq!(
+        (kept.codes[0], kept.codes[70], kept.codes[79]),
+        (16, -127, 16)
+    );
+    for tiny in [0.0, -0.0, 2f32.powi(-121)] {
+        let kept = quantize_kv(&[tiny; 16]);
+        assert_eq!((kept.codes, kept.scale), (vec![0; 16], 0.0));
+    }
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        head[3] = bad;
+        assert!(quantize_kv(&head).scale.is_nan());
     }
 }

@@ -50,3 +50,15 @@ pub fn f32_to_f16(value: f32) -> u16 {
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
+
+/// Rounds to the nearest bfloat16, ties to even; overflow becomes infinity, and NaN quiet.
+#[must_use]
+#[inline]
+pub fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if value.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    let odd = (bits >> 16) & 1;
+    ((bits + 0x7fff + odd) >> 16) as u16
+}

@@ -208,3 +208,17 @@ fn half_floats_survive_a_round_trip_and_ties_go_to_even() {
     assert_eq!(half::f32_to_f16(65_519.996), 0x7bff);
     assert_eq!(half::f32_to_f16(65_520.0), 0x7c00);
 }
+
+#[test]
+fn bfloat16_survives_a_round_trip_and_ties_go_to_even() {
+    for bits in 0..=u16::MAX {
+        let wide = half::bf16_to_f32(bits);
+        let back = half::f32_to_bf16(wide);
+        assert!(back == bits || wide.is_nan() && half::bf16_to_f32(back).is_nan());
+    }
+    let between = |bits: u16| f32::from_bits(u32::from(bits) << 16 | 0x8000);
+    assert_eq!(half::f32_to_bf16(between(0x3f80)), 0x3f80);
+    assert_eq!(half::f32_to_bf16(between(0x3f81)), 0x3f82);
+    assert_eq!(half::f32_to_bf16(f32::MAX), 0x7f80);
+    assert!(half::bf16_to_f32(half::f32_to_bf16(f32::from_bits(0x7f80_0001))).is_nan());
+}

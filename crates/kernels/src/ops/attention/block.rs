@@ -18,29 +18,84 @@ pub(super) type Weights = [[f32; PAGE_TOKENS]; GROUP_MAX];
 /// What a block's keys or values are made of.
 pub(super) trait Element {
     type Stored: Copy;
-    /// Whether it lies in a page, so that what comes next is worth asking for.
-    const PAGED: bool;
+    /// Vectors between requests for what is read next; 0 if it lies in no page.
+    const VECTORS_AHEAD: usize;
     fn load<S: Simd>(simd: S, lanes: &[Self::Stored; LANES]) -> S::F;
 }
 
 /// As pages hold it.
+pub(super) trait Paged: Element {
+    fn view(bytes: &[u8]) -> &[Self::Stored];
+}
+
+/// Vectors of elements in a cache line.
+const fn vectors_per_line<T>() -> usize {
+    64 / (LANES * size_of::<T>())
+}
+
+/// `KvType::F16`
 pub(super) struct Half;
+
+/// `KvType::Bf16`
+pub(super) struct Brain;
+
+/// `KvType::Q8_0`, without its scale
+pub(super) struct Code;
 
 /// Widened beforehand.
 pub(super) struct Single;
 
 impl Element for Half {
-    type Stored = u16;
-    const PAGED: bool = true;
+    type Stored = [u8; 2];
+    const VECTORS_AHEAD: usize = vectors_per_line::<[u8; 2]>();
     #[inline(always)]
-    fn load<S: Simd>(simd: S, lanes: &[u16; LANES]) -> S::F {
-        simd.load_f16(lanes)
+    fn load<S: Simd>(simd: S, lanes: &[[u8; 2]; LANES]) -> S::F {
+        simd.load_f16(&lanes.map(u16::from_le_bytes))
+    }
+}
+
+impl Paged for Half {
+    #[inline(always)]
+    fn view(bytes: &[u8]) -> &[[u8; 2]] {
+        bytes.as_chunks().0
+    }
+}
+
+impl Element for Brain {
+    type Stored = [u8; 2];
+    const VECTORS_AHEAD: usize = vectors_per_line::<[u8; 2]>();
+    #[inline(always)]
+    fn load<S: Simd>(simd: S, lanes: &[[u8; 2]; LANES]) -> S::F {
+        simd.load_bf16(&lanes.map(u16::from_le_bytes))
+    }
+}
+
+impl Paged for Brain {
+    #[inline(always)]
+    fn view(bytes: &[u8]) -> &[[u8; 2]] {
+        bytes.as_chunks().0
+    }
+}
+
+impl Element for Code {
+    type Stored = u8;
+    const VECTORS_AHEAD: usize = vectors_per_line::<u8>();
+    #[inline(always)]
+    fn load<S: Simd>(simd: S, lanes: &[u8; LANES]) -> S::F {
+        simd.int_to_float(simd.load_signed_bytes(&lanes.map(u8::cast_signed)))
+    }
+}
+
+impl Paged for Code {
+    #[inline(always)]
+    fn view(bytes: &[u8]) -> &[u8] {
+        bytes
     }
 }
 
 impl Element for Single {
     type Stored = f32;
-    const PAGED: bool = false;
+    const VECTORS_AHEAD: usize = 0;
     #[inline(always)]
     fn load<S: Simd>(simd: S, lanes: &[f32; LANES]) -> S::F {
         simd.load(lanes)
@@ -54,7 +109,7 @@ pub(super) struct Rows<'a, E: Element> {
     pub(super) row: usize,
     pub(super) vector: usize,
     /// As many bytes as `elements` has that are read after these.
-    pub(super) ahead: &'a [u16],
+    pub(super) ahead: &'a [u8],
 }
 
 impl<E: Element> Rows<'_, E> {
@@ -111,8 +166,8 @@ fn accumulate<S: Simd, E: Element, const N: usize, const V: usize>(
 ) {
     rows.check(vector + V);
     for k in range.start..range.end.min(rows.count) {
-        if E::PAGED {
-            for line in (0..V).step_by(2) {
+        if E::VECTORS_AHEAD > 0 {
+            for line in (0..V).step_by(E::VECTORS_AHEAD) {
                 let done = (vector * rows.count + k * V + line) * LANES;
                 simd.prefetch(rows.ahead, done * size_of::<E::Stored>());
             }
@@ -255,20 +310,36 @@ pub(super) fn weigh<S: Simd>(
 
 /// Adds the values of `slots` to one query.
 #[inline(always)]
-pub(super) fn add_alone<S: Simd>(
+pub(super) fn add_alone<S: Simd, E: Element>(
     simd: S,
     weights: &[f32; PAGE_TOKENS],
-    values: &[u16],
+    values: &Rows<'_, E>,
     slots: Range<usize>,
     sums: &mut [f32],
 ) {
-    let size = sums.len();
-    for slot in slots {
+    values.check(sums.len() / LANES);
+    for slot in slots.start..slots.end.min(values.count) {
         let weight = simd.splat(weights[slot]);
-        let values = values[slot * size..].as_chunks::<LANES>().0;
-        for (sums, values) in sums.as_chunks_mut::<LANES>().0.iter_mut().zip(values) {
-            let sum = simd.fma(weight, simd.load_f16(values), simd.load(sums));
+        for (vector, sums) in sums.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+            // SAFETY: `slot` is below `count`; the vectors were checked.
+            let lanes = E::load(simd, unsafe { values.lanes(slot, vector) });
+            let sum = simd.fma(weight, lanes, simd.load(sums));
             simd.store(sum, sums);
+        }
+    }
+}
+
+/// Multiplies scores, or weights, by the scales of their keys, or values.
+#[inline(always)]
+pub(super) fn scale<S: Simd>(
+    simd: S,
+    weights: &mut [[f32; PAGE_TOKENS]],
+    scales: &[f32; PAGE_TOKENS],
+) {
+    let scales = scales.as_chunks::<LANES>().0;
+    for weights in weights {
+        for (lanes, scales) in weights.as_chunks_mut::<LANES>().0.iter_mut().zip(scales) {
+            simd.store(simd.mul(simd.load(lanes), simd.load(scales)), lanes);
         }
     }
 }

@@ -2,9 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Isa;
-use crate::ops::KvRow;
 use crate::ops::kv::PAGE_TOKENS;
 use crate::ops::tests::{Function, apply, bits, noise};
+use crate::ops::{KvRow, KvType};
 use crate::simd::LANES;
 
 fn exp(x: f32) -> f32 {
@@ -15,7 +15,7 @@ fn exp(x: f32) -> f32 {
 struct Scene {
     layout: KvLayout,
     shape: AttentionShape,
-    kv: Vec<u16>,
+    kv: Vec<u8>,
     tables: Vec<Vec<u32>>,
     kv_heads: usize,
     size: usize,
@@ -24,18 +24,18 @@ struct Scene {
 impl Scene {
     /// Pages start as NaN, so that a read of an unwritten slot shows.
     fn new(
+        kv_type: KvType,
         lengths: &[usize],
-        kv_heads: usize,
-        group: usize,
+        (kv_heads, group): (usize, usize),
         size: usize,
         window: Option<u32>,
     ) -> Self {
-        let layout = KvLayout::new(&[(1, 16), (kv_heads, size)]);
+        let layout = KvLayout::new(kv_type, &[(1, 16), (kv_heads, size)]);
         let pages: usize = lengths
             .iter()
             .map(|length| length.div_ceil(PAGE_TOKENS))
             .sum();
-        let mut kv = vec![0x7e01; (pages + 1) * layout.page_elements()];
+        let mut kv = vec![0xff; (pages + 1) * layout.page_bytes()];
         let mut free = (1..=pages as u32).rev();
         let (kernels, pool) = (Kernels::detect(), Pool::new(1));
         let tables = lengths.iter().enumerate().map(|(sequence, length)| {
@@ -86,11 +86,56 @@ impl Scene {
         out
     }
 
-    fn value(&self, sequence: u32, position: usize, offset: usize) -> f64 {
+    /// A page, and where the keys of a head of the layer begin in it, or its values.
+    fn side(&self, sequence: u32, position: usize, (kv_head, is_key): (usize, bool)) -> &[u8] {
         let page = self.tables[sequence as usize][position / PAGE_TOKENS] as usize;
-        f64::from(crate::f16_to_f32(
-            self.kv[page * self.layout.page_elements() + offset],
-        ))
+        let layer = self.layout.layers[1];
+        let start = if is_key {
+            layer.keys(kv_head)
+        } else {
+            layer.values(kv_head)
+        };
+        &self.kv[page * self.layout.page_bytes() + start..][..layer.head_bytes()]
+    }
+
+    /// An element as it is kept, without its scale.
+    fn element(
+        &self,
+        row: AttentionRow,
+        position: usize,
+        (kv_head, is_key): (usize, bool),
+        d: usize,
+    ) -> f32 {
+        let side = self.side(row.sequence, position, (kv_head, is_key));
+        let slot = position % PAGE_TOKENS;
+        let index = if is_key {
+            d * PAGE_TOKENS + slot
+        } else {
+            slot * self.size + d
+        };
+        let bits = || u16::from_le_bytes([side[2 * index], side[2 * index + 1]]);
+        match self.layout.kv_type() {
+            KvType::F16 => crate::f16_to_f32(bits()),
+            KvType::Bf16 => crate::bf16_to_f32(bits()),
+            KvType::Q8_0 => f32::from(side[index].cast_signed()),
+        }
+    }
+
+    /// The scale of a token's elements, if the type has one.
+    fn scale(&self, row: AttentionRow, position: usize, side: (usize, bool)) -> Option<f32> {
+        let side = self.side(row.sequence, position, side);
+        let scales = &side[self.layout.layers[1].element_bytes()..];
+        let scale = scales.as_chunks().0.get(position % PAGE_TOKENS)?;
+        Some(f32::from_le_bytes(*scale))
+    }
+
+    fn value(&self, row: AttentionRow, position: usize, side: (usize, bool), d: usize) -> f64 {
+        let scale = self.scale(row, position, side).unwrap_or(1.0);
+        f64::from(self.element(row, position, side, d)) * f64::from(scale)
+    }
+
+    fn kv_head(&self, head: usize) -> usize {
+        head / (self.shape.heads / self.kv_heads)
     }
 
     /// The formula that the module `attention` opens with, one operation after the other.
@@ -122,9 +167,11 @@ impl Scene {
                 for (at, score) in seen.zip(scores) {
                     let weight = exp(score - new);
                     lanes[at % LANES] += weight;
-                    let values = (0..self.size).map(|d| self.values_of(row, head, at, d));
-                    let sums = sums.iter_mut().zip(values);
-                    sums.for_each(|(sum, value)| *sum = weight.mul_add(value, *sum));
+                    let side = (self.kv_head(head), false);
+                    let weight = self.scale(row, at, side).map_or(weight, |d| weight * d);
+                    for (d, sum) in sums.iter_mut().enumerate() {
+                        *sum = weight.mul_add(self.element(row, at, side, d), *sum);
+                    }
                 }
                 for width in [8, 4, 2, 1] {
                     (0..width).for_each(|lane| lanes[lane] += lanes[lane + width]);
@@ -146,12 +193,13 @@ impl Scene {
     }
 
     fn score(&self, row: AttentionRow, head: usize, query: &[f32], at: usize) -> f32 {
-        let kv_head = head / (self.shape.heads / self.kv_heads);
-        let first = self.layout.layers[1].keys(kv_head) + at % PAGE_TOKENS;
+        let side = (self.kv_head(head), true);
         let mut score = 0.0_f32;
         for (d, query) in query.iter().enumerate() {
-            let key = self.value(row.sequence, at, first + d * PAGE_TOKENS) as f32;
-            score = query.mul_add(key, score);
+            score = query.mul_add(self.element(row, at, side, d), score);
+        }
+        if let Some(scale) = self.scale(row, at, side) {
+            score *= scale;
         }
         match self.shape.softcap {
             Some(cap) => apply(Function::Tanh, score / cap) * cap,
@@ -159,27 +207,18 @@ impl Scene {
         }
     }
 
-    fn values_of(&self, row: AttentionRow, head: usize, at: usize, d: usize) -> f32 {
-        let kv_head = head / (self.shape.heads / self.kv_heads);
-        let slot = at % PAGE_TOKENS * self.size;
-        let first = self.layout.layers[1].values(kv_head) + slot;
-        self.value(row.sequence, at, first + d) as f32
-    }
-
     /// The textbook formula in f64.
     fn exact(&self, row: AttentionRow) -> Vec<f64> {
-        let layer = self.layout.layers[1];
         let cols = self.shape.heads * self.size;
         let query = noise(u64::from(row.position * 31 + row.sequence) + 99, cols);
         let mut out = vec![0.0; cols];
         for head in 0..self.shape.heads {
-            let kv_head = head / (self.shape.heads / self.kv_heads);
+            let kv_head = self.kv_head(head);
             let visible = self.shape.visible(row.position as usize);
             let score = |position: usize| -> f64 {
-                let at = layer.keys(kv_head) + position % PAGE_TOKENS;
                 let products = (0..self.size).map(|d| {
                     f64::from(query[head * self.size + d])
-                        * self.value(row.sequence, position, at + d * PAGE_TOKENS)
+                        * self.value(row, position, (kv_head, true), d)
                 });
                 let raw = products.sum::<f64>() * f64::from(self.shape.scale);
                 self.shape
@@ -190,9 +229,8 @@ impl Scene {
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
             for (position, score) in visible.zip(scores) {
-                let at = layer.values(kv_head) + (position % PAGE_TOKENS) * self.size;
                 for d in 0..self.size {
-                    let value = self.value(row.sequence, position, at + d);
+                    let value = self.value(row, position, (kv_head, false), d);
                     out[head * self.size + d] += (score - max).exp() / total * value;
                 }
             }
@@ -211,27 +249,41 @@ fn attention_equals_the_textbook_formula() {
         (2100, None, None),
         (2100, Some(1500), None),
     ] {
-        let mut scene = Scene::new(&[length], 2, 3, 32, window);
-        scene.shape.softcap = softcap;
-        let row = AttentionRow {
-            position: length as u32 - 1,
-            sequence: 0,
-        };
-        let out = scene.attend(&Kernels::detect(), 1, &[row]);
-        for (found, exact) in out.iter().zip(scene.exact(row)) {
-            assert!(
-                (f64::from(*found) - exact).abs() < 2e-5,
-                "{found} is not {exact}, length {length}"
-            );
+        for kv_type in KvType::ALL {
+            let mut scene = Scene::new(kv_type, &[length], (2, 3), 32, window);
+            scene.shape.softcap = softcap;
+            let row = AttentionRow {
+                position: length as u32 - 1,
+                sequence: 0,
+            };
+            let out = scene.attend(&Kernels::detect(), 1, &[row]);
+            for (found, exact) in out.iter().zip(scene.exact(row)) {
+                assert!(
+                    (f64::from(*found) - exact).abs() < 2e-5,
+                    "{found} is not {exact}, length {length}, {kv_type:?}"
+                );
+            }
         }
     }
+}
+
+/// The last `tail` positions of every sequence.
+fn last_rows(lengths: &[usize], tail: usize) -> Vec<AttentionRow> {
+    let rows = lengths.iter().enumerate().flat_map(|(sequence, length)| {
+        let positions = length.saturating_sub(tail)..*length;
+        positions.map(move |position| AttentionRow {
+            position: position as u32,
+            sequence: sequence as u32,
+        })
+    });
+    rows.collect()
 }
 
 /// Every row of batches that are cut up in every way, on any tier and team, against the
 /// formula: few and many heads and rows, groups of odd sizes, windows, one segment and more.
 #[test]
 fn attention_has_the_bits_of_its_formula() {
-    for (lengths, tail, (kv_heads, group), size, window) in [
+    for (lengths, tail, heads, size, window) in [
         (vec![1], 1, (1, 1), 16, None),
         (vec![2100], 1, (3, 3), 32, None),
         (vec![2100, 30], 3, (1, 4), 48, None),
@@ -243,47 +295,46 @@ fn attention_has_the_bits_of_its_formula() {
         (vec![1700], 1, (3, 2), 96, Some(1200)),
         (vec![90, 70], 33, (2, 14), 80, Some(40)),
     ] {
-        let mut scene = Scene::new(&lengths, kv_heads, group, size, window);
-        scene.shape.softcap = (size % 48 == 0).then_some(5.0);
-        let rows = lengths.iter().enumerate().flat_map(|(sequence, length)| {
-            let positions = length.saturating_sub(tail)..*length;
-            positions.map(move |position| AttentionRow {
-                position: position as u32,
-                sequence: sequence as u32,
-            })
-        });
-        let rows: Vec<AttentionRow> = rows.collect();
-        let expected = rows.iter().flat_map(|row| scene.formula(*row));
-        let expected = bits(&expected.collect::<Vec<f32>>());
-        for kernels in Kernels::available() {
-            for threads in 1..=3 {
-                let found = bits(&scene.attend(&kernels, threads, &rows));
-                assert!(
-                    found == expected,
-                    "{lengths:?} {tail} {size} {:?} {threads}",
-                    kernels.isa()
-                );
-            }
+        for kv_type in KvType::ALL {
+            let mut scene = Scene::new(kv_type, &lengths, heads, size, window);
+            scene.shape.softcap = (size % 48 == 0).then_some(5.0);
+            check_formula(&scene, &last_rows(&lengths, tail));
+        }
+    }
+}
+
+fn check_formula(scene: &Scene, rows: &[AttentionRow]) {
+    let expected = rows.iter().flat_map(|row| scene.formula(*row));
+    let expected = bits(&expected.collect::<Vec<f32>>());
+    for kernels in Kernels::available() {
+        for threads in 1..=3 {
+            let found = bits(&scene.attend(&kernels, threads, rows));
+            assert!(
+                found == expected,
+                "{} rows {:?} {:?} {:?} {threads}",
+                rows.len(),
+                scene.shape,
+                scene.layout.kv_type(),
+                kernels.isa()
+            );
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(36))]
 
     /// Every row alone on one scalar thread, against any batch on any tier and team.
     #[test]
     fn attention_of_a_row_does_not_depend_on_its_batch(
+        kv_type in proptest::sample::select(KvType::ALL.as_slice()),
         lengths in proptest::collection::vec(1_usize..260, 1..4),
-        group in 1_usize..8, kv_heads in 1_usize..3,
+        heads in (1_usize..3, 1_usize..8),
         window in proptest::option::of(1_u32..150),
         tail in 1_usize..70,
     ) {
-        let scene = Scene::new(&lengths, kv_heads, group, 16, window);
-        let rows: Vec<AttentionRow> = lengths.iter().enumerate().flat_map(|(sequence, length)| {
-            let first = length.saturating_sub(tail);
-            (first..*length).map(move |position| AttentionRow { position: position as u32, sequence: sequence as u32 })
-        }).collect();
+        let scene = Scene::new(kv_type, &lengths, heads, 16, window);
+        let rows = last_rows(&lengths, tail);
         let scalar = Kernels::with_isa(Isa::Scalar).unwrap();
         let alone: Vec<f32> = rows.iter().flat_map(|row| scene.attend(&scalar, 1, &[*row])).collect();
         for kernels in Kernels::available() {
@@ -296,17 +347,68 @@ proptest! {
 
 #[test]
 fn a_copied_page_prefix_attends_like_the_original() {
-    let mut scene = Scene::new(&[50], 2, 2, 32, None);
-    let row = AttentionRow {
-        position: 39,
-        sequence: 0,
-    };
-    let expected = scene.attend(&Kernels::detect(), 1, &[row]);
-    let original = scene.tables[0][0];
-    scene.layout.copy_tokens(&mut scene.kv, original, 0, 40);
-    scene.tables[0][0] = 0;
-    assert_eq!(
-        bits(&scene.attend(&Kernels::detect(), 1, &[row])),
-        bits(&expected)
-    );
+    for kv_type in KvType::ALL {
+        let mut scene = Scene::new(kv_type, &[50], (2, 2), 32, None);
+        let row = AttentionRow {
+            position: 39,
+            sequence: 0,
+        };
+        let expected = scene.attend(&Kernels::detect(), 1, &[row]);
+        let original = scene.tables[0][0];
+        scene.layout.copy_tokens(&mut scene.kv, original, 0, 40);
+        scene.tables[0][0] = 0;
+        assert_eq!(
+            bits(&scene.attend(&Kernels::detect(), 1, &[row])),
+            bits(&expected)
+        );
+    }
+}
+
+/// A key that is not finite would otherwise get a weight of e^-87 and be gone.
+#[test]
+fn a_key_or_value_that_is_not_finite_makes_every_query_nan_that_sees_it() {
+    let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    for (kv_type, bad) in KvType::ALL
+        .into_iter()
+        .flat_map(|kv_type| bad.map(|bad| (kv_type, bad)))
+    {
+        for (is_key, rows) in [(true, 1), (true, 9), (false, 1), (false, 9)] {
+            let mut scene = Scene::new(kv_type, &[1100], (2, 2), 16, None);
+            let row = KvRow {
+                page: scene.tables[0][1],
+                slot: 6,
+            };
+            let good = noise(5, 32);
+            let mut broken = good.clone();
+            broken[20] = bad;
+            let state = if is_key {
+                (&broken, &good)
+            } else {
+                (&good, &broken)
+            };
+            let pages = (scene.kv.as_mut_slice(), &scene.layout, 1);
+            Kernels::detect().kv_write(&Pool::new(1), pages, &[row], (state.0, state.1));
+            let row = |position| AttentionRow {
+                position,
+                sequence: 0,
+            };
+            let sees: Vec<_> = (1100 - rows..1100).map(row).collect();
+            // Heads 2 and 3 have the broken key/value head.
+            let out = scene.attend(&Kernels::detect(), 1, &sees);
+            for heads in out.chunks(64) {
+                assert!(heads[..32].iter().all(|out| out.is_finite()));
+                let broken = &heads[32..];
+                if is_key {
+                    assert!(
+                        broken.iter().all(|out| out.is_nan()),
+                        "{kv_type:?} {bad} {rows}"
+                    );
+                } else {
+                    assert!(!(broken[4].is_finite() && broken[20].is_finite()));
+                }
+            }
+            let out = scene.attend(&Kernels::detect(), 1, &[row(69)]);
+            assert!(out.iter().all(|out| out.is_finite()));
+        }
+    }
 }

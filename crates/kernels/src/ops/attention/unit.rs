@@ -4,19 +4,21 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::block::{self, BLOCK_VECTORS, Element, GROUP_MAX, Half, Rows, Single, Weights};
+use super::block::{
+    self, BLOCK_VECTORS, Brain, Code, Element, GROUP_MAX, Half, Paged, Rows, Single, Weights,
+};
 use super::plan::{Part, SEGMENT_TOKENS};
 use super::state::{Softmax, merge};
 use super::{AttentionRow, AttentionShape};
-use crate::ops::kv::{KvLayer, PAGE_TOKENS};
+use crate::ops::kv::{KvLayer, KvType, PAGE_TOKENS};
 use crate::pool::Disjoint;
 use crate::simd::{Kernel, LANES, Simd};
 
 /// Pages of a sequence, seen by one key/value head.
 #[derive(Clone, Copy)]
 pub(super) struct Pages<'a> {
-    pub(super) kv: &'a [u16],
-    pub(super) page_elements: usize,
+    pub(super) kv: &'a [u8],
+    pub(super) page_bytes: usize,
     pub(super) layer: KvLayer,
     pub(super) head: usize,
     pub(super) table: &'a [u32],
@@ -24,13 +26,39 @@ pub(super) struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     /// Keys and values of a block.
-    fn block(&self, block: usize) -> (&'a [u16], &'a [u16]) {
-        let page = self.table[block] as usize * self.page_elements;
-        let elements = self.layer.head_elements();
-        let keys = &self.kv[page + self.layer.keys(self.head)..][..elements];
-        let values = &self.kv[page + self.layer.values(self.head)..][..elements];
-        (keys, values)
+    fn block(&self, block: usize) -> [Side<'a>; 2] {
+        let page = self.table[block] as usize * self.page_bytes;
+        [self.layer.keys(self.head), self.layer.values(self.head)].map(|start| {
+            let bytes = &self.kv[page + start..][..self.layer.head_bytes()];
+            let (elements, scales) = bytes.split_at(self.layer.element_bytes());
+            Side { elements, scales }
+        })
     }
+}
+
+/// Keys or values of a block, as the page holds them.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    elements: &'a [u8],
+    /// Empty if the type has none.
+    scales: &'a [u8],
+}
+
+impl Side<'_> {
+    /// The scale of each token.
+    #[inline(always)]
+    fn scales(&self) -> Option<[f32; PAGE_TOKENS]> {
+        let scales: &[[u8; 4]; PAGE_TOKENS] = self.scales.as_chunks().0.first_chunk()?;
+        Some(scales.map(f32::from_le_bytes))
+    }
+}
+
+/// Keys and values of a block, as the group loops read them.
+struct Block<'a, E: Element> {
+    keys: Rows<'a, E>,
+    values: Rows<'a, E>,
+    key_scales: Option<[f32; PAGE_TOKENS]>,
+    value_scales: Option<[f32; PAGE_TOKENS]>,
 }
 
 /// What a thread works in, kept from unit to unit. By query, which is row-major (row, head).
@@ -189,74 +217,82 @@ impl Unit<'_> {
         let blocks = SEGMENT_TOKENS / PAGE_TOKENS;
         let end = self.part.blocks.end.min((segment + 1) * blocks);
         for block in self.part.blocks.start.max(segment * blocks)..end {
-            let (keys, values) = self.pages.block(block);
+            let [keys, values] = self.pages.block(block);
             let next = if block + 1 < end {
-                self.pages.block(block + 1).0
+                self.pages.block(block + 1)[0]
             } else {
                 values
             };
-            self.attend(simd, block, (keys, values, next));
+            let sides = [keys, values, next];
+            match self.pages.layer.kv_type {
+                KvType::F16 => self.attend::<S, Half>(simd, block, sides),
+                KvType::Bf16 => self.attend::<S, Brain>(simd, block, sides),
+                KvType::Q8_0 => self.attend::<S, Code>(simd, block, sides),
+            }
         }
     }
 
     /// Takes a block into the state of every query that sees any of it.
     #[inline(always)]
-    fn attend<S: Simd>(
+    fn attend<S: Simd, E: Paged>(
         &mut self,
         simd: S,
-        block: usize,
-        (keys, values, next): (&[u16], &[u16], &[u16]),
+        index: usize,
+        [keys, values, next]: [Side<'_>; 3],
     ) {
         let size = self.pages.layer.head_size;
+        let (key_scales, value_scales) = (keys.scales(), values.scales());
         if self.part.queries() <= GROUP_MAX {
-            let keys = Rows::<Half> {
-                elements: keys,
-                count: size,
-                row: PAGE_TOKENS,
-                vector: LANES,
-                ahead: values,
+            let block = Block::<E> {
+                keys: Rows {
+                    elements: E::view(keys.elements),
+                    count: size,
+                    row: PAGE_TOKENS,
+                    vector: LANES,
+                    ahead: values.elements,
+                },
+                values: Rows {
+                    elements: E::view(values.elements),
+                    count: PAGE_TOKENS,
+                    row: size,
+                    vector: LANES,
+                    ahead: next.elements,
+                },
+                key_scales,
+                value_scales,
             };
-            let rows = Rows::<Half> {
-                elements: values,
-                count: PAGE_TOKENS,
-                row: size,
-                vector: LANES,
-                ahead: next,
-            };
-            return self.attend_groups(simd, block, &keys, (&rows, values));
+            return self.attend_groups(simd, index, &block);
         }
         let mut wide_keys = std::mem::take(&mut self.buffers.keys);
         let mut wide_values = std::mem::take(&mut self.buffers.values);
-        widen(simd, keys, BLOCK_VECTORS, values, &mut wide_keys);
-        widen(simd, values, size / LANES, next, &mut wide_values);
-        let keys = Rows::<Single> {
-            elements: &wide_keys,
-            count: size,
-            row: LANES,
-            vector: size * LANES,
-            ahead: &[],
+        widen::<S, E>(simd, keys, BLOCK_VECTORS, values, &mut wide_keys);
+        widen::<S, E>(simd, values, size / LANES, next, &mut wide_values);
+        let block = Block::<Single> {
+            keys: Rows {
+                elements: &wide_keys,
+                count: size,
+                row: LANES,
+                vector: size * LANES,
+                ahead: &[],
+            },
+            values: Rows {
+                elements: &wide_values,
+                count: PAGE_TOKENS,
+                row: LANES,
+                vector: PAGE_TOKENS * LANES,
+                ahead: &[],
+            },
+            key_scales,
+            value_scales,
         };
-        let rows = Rows::<Single> {
-            elements: &wide_values,
-            count: PAGE_TOKENS,
-            row: LANES,
-            vector: PAGE_TOKENS * LANES,
-            ahead: &[],
-        };
-        self.attend_groups(simd, block, &keys, (&rows, values));
+        self.attend_groups(simd, index, &block);
         self.buffers.keys = wide_keys;
         self.buffers.values = wide_values;
     }
 
     /// Takes a block into the state of the queries, group by group.
     #[inline(always)]
-    fn attend_groups<S: Simd, E: Element>(
-        &mut self,
-        simd: S,
-        block: usize,
-        keys: &Rows<'_, E>,
-        (values, values_in_page): (&Rows<'_, E>, &[u16]),
-    ) {
+    fn attend_groups<S: Simd, E: Element>(&mut self, simd: S, index: usize, block: &Block<'_, E>) {
         let size = self.pages.layer.head_size;
         let heads = self.part.heads.len();
         let Buffers {
@@ -269,7 +305,7 @@ impl Unit<'_> {
         for group in groups(self.part.queries()) {
             let mut seen = [const { 0..0 }; GROUP_MAX];
             for (query, seen) in group.clone().zip(&mut seen) {
-                *seen = slots(&visible[query / heads], block);
+                *seen = slots(&visible[query / heads], index);
             }
             let seen = &seen[..group.len()];
             let first = seen.iter().map(|slots| slots.start).min().unwrap_or(0);
@@ -282,38 +318,57 @@ impl Unit<'_> {
             score_group(
                 simd,
                 &queries[elements.clone()],
-                keys,
+                &block.keys,
                 (group.len(), vectors),
                 &mut weights,
             );
-            let states = &mut segment.softmax[group.clone()];
-            let sums = &mut segment.sums[elements];
+            if let Some(scales) = &block.key_scales {
+                block::scale(simd, &mut weights[..group.len()], scales);
+            }
             if let Some(cap) = self.shape.softcap {
                 let scores = weights[..group.len()].iter_mut();
                 scores.for_each(|scores| block::cap_scores(simd, scores, cap));
             }
+            let states = &mut segment.softmax[group.clone()];
+            let sums = &mut segment.sums[elements];
             let scales = block::weigh(simd, &mut weights, states, seen);
             for (sums, scale) in sums.chunks_exact_mut(size).zip(scales) {
                 if scale != 1.0 {
                     sums.iter_mut().for_each(|sum| *sum *= scale);
                 }
             }
-            // Together for the slots that all see, each alone for those before and after.
-            let common = seen
-                .iter()
-                .cloned()
-                .reduce(|common, slots| common.start.max(slots.start)..common.end.min(slots.end));
-            let common = common.filter(|common| !common.is_empty()).unwrap_or(0..0);
-            for (n, sums) in sums.chunks_exact_mut(size).enumerate() {
-                let before = seen[n].start..common.start.min(seen[n].end);
-                block::add_alone(simd, &weights[n], values_in_page, before, sums);
+            if let Some(scales) = &block.value_scales {
+                block::scale(simd, &mut weights[..group.len()], scales);
             }
-            add_group(simd, &weights, values, (group.len(), &common), sums);
-            for (n, sums) in sums.chunks_exact_mut(size).enumerate() {
-                let after = common.end.max(seen[n].start)..seen[n].end;
-                block::add_alone(simd, &weights[n], values_in_page, after, sums);
-            }
+            add_values(simd, &weights, &block.values, seen, sums);
         }
+    }
+}
+
+/// Adds weighted values: together for the slots that all queries see, for each query alone
+/// those before and after.
+#[inline(always)]
+fn add_values<S: Simd, E: Element>(
+    simd: S,
+    weights: &Weights,
+    values: &Rows<'_, E>,
+    seen: &[Range<usize>],
+    sums: &mut [f32],
+) {
+    let size = sums.len() / seen.len();
+    let common = seen
+        .iter()
+        .cloned()
+        .reduce(|common, slots| common.start.max(slots.start)..common.end.min(slots.end));
+    let common = common.filter(|common| !common.is_empty()).unwrap_or(0..0);
+    for (n, sums) in sums.chunks_exact_mut(size).enumerate() {
+        let before = seen[n].start..common.start.min(seen[n].end);
+        block::add_alone(simd, &weights[n], values, before, sums);
+    }
+    add_group(simd, weights, values, (seen.len(), &common), sums);
+    for (n, sums) in sums.chunks_exact_mut(size).enumerate() {
+        let after = common.end.max(seen[n].start)..seen[n].end;
+        block::add_alone(simd, &weights[n], values, after, sums);
     }
 }
 
@@ -369,15 +424,23 @@ fn slots(visible: &Range<usize>, block: usize) -> Range<usize> {
 
 /// Widens rows of `vectors` vectors, and sorts them by vector.
 #[inline(always)]
-fn widen<S: Simd>(simd: S, rows: &[u16], vectors: usize, ahead: &[u16], wide: &mut [f32]) {
-    let count = rows.len() / (vectors * LANES);
-    for (k, row) in rows.chunks_exact(vectors * LANES).enumerate() {
+fn widen<S: Simd, E: Paged>(
+    simd: S,
+    rows: Side<'_>,
+    vectors: usize,
+    ahead: Side<'_>,
+    wide: &mut [f32],
+) {
+    let elements = E::view(rows.elements);
+    let count = elements.len() / (vectors * LANES);
+    for (k, row) in elements.chunks_exact(vectors * LANES).enumerate() {
         for (v, lanes) in row.as_chunks::<LANES>().0.iter().enumerate() {
-            if v % 2 == 0 {
-                simd.prefetch(ahead, (k * vectors + v) * LANES * size_of::<u16>());
+            if v % E::VECTORS_AHEAD == 0 {
+                let done = (k * vectors + v) * LANES * size_of::<E::Stored>();
+                simd.prefetch(ahead.elements, done);
             }
             if let Some(target) = wide[(v * count + k) * LANES..].first_chunk_mut() {
-                simd.store(simd.load_f16(lanes), target);
+                simd.store(E::load(simd, lanes), target);
             }
         }
     }
