@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::{EngineConfig, Fault, ModelCard};
 use relight_server::ServerConfig;
 use relight_supervisor::{
@@ -191,11 +192,14 @@ async fn closed(mut stopped: watch::Receiver<bool>) {
 fn banner(card: &ModelCard, local: SocketAddr) -> String {
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
     let pages_bytes = u64::from(card.pages) * card.page_bytes;
+    let fitting = u64::from(card.pages) * PAGE_TOKENS as u64;
+    let token_bytes = card.page_bytes as f64 / PAGE_TOKENS as f64;
     format!(
         "serving  http://{local}/v1\n\
          model    {name} ({architecture}, {quantization}, {parameters:.1} M parameters)\n\
          context  {context} tokens, {slots} slots\n\
          memory   weights {weights} MiB, key/value pages as used up to {pages} MiB\n\
+         fits     {fitting} tokens, {token:.1} KiB each, kept as {kv_type}\n\
          kernels  {kernels}, {threads} threads, speculation {speculation}\n\
          loaded   in {load_ms} ms",
         name = card.name,
@@ -206,6 +210,8 @@ fn banner(card: &ModelCard, local: SocketAddr) -> String {
         slots = card.slots,
         weights = mebibytes(card.weights_bytes),
         pages = mebibytes(pages_bytes),
+        token = token_bytes / 1024.0,
+        kv_type = card.kv_type.word(),
         kernels = card.kernels,
         threads = card.threads,
         speculation = card.speculation.word(),

@@ -50,25 +50,22 @@ impl CpuBackend {
 
     /// The state of the first `tokens` tokens of a page as it lies there, zeros elsewhere.
     /// For tests that compare it.
-    pub fn page_prefix(&mut self, page: PageId, tokens: usize) -> Vec<u16> {
+    pub fn page_prefix(&self, page: PageId, tokens: usize) -> Vec<u8> {
         let layout = self.model.kv_layout();
-        let elements = layout.page_elements();
-        let index = usize::try_from(page.0).unwrap_or(usize::MAX);
-        let mut pages = self.kv.elements().chunks_exact(elements.max(1));
-        let mut pair = pages.nth(index).unwrap_or_default().to_vec();
-        pair.resize(2 * elements, 0);
+        let mut pair = self.kv.page(page).to_vec();
+        pair.resize(2 * layout.page_bytes(), 0);
         layout.copy_tokens(&mut pair, 0, 1, tokens);
-        pair.split_off(elements)
+        pair.split_off(layout.page_bytes())
     }
 
     /// Overwrites all pages that are not sealed. For tests that show that nothing stale is read.
-    pub fn fill_pages(&mut self, bits: u16) {
-        let elements = self.model.kv_layout().page_elements().max(1);
+    pub fn fill_pages(&mut self, byte: u8) {
+        let page_bytes = self.model.kv_layout().page_bytes().max(1);
         let table = self.kv.table();
-        let pages = self.kv.elements().chunks_exact_mut(elements);
-        for (page, elements) in (0..).map(PageId).zip(pages) {
+        let pages = self.kv.bytes_mut().chunks_exact_mut(page_bytes);
+        for (page, bytes) in (0..).map(PageId).zip(pages) {
             if table.as_ref().is_none_or(|table| !table.is_sealed(page)) {
-                elements.fill(bits);
+                bytes.fill(byte);
             }
         }
     }
@@ -132,7 +129,7 @@ impl Backend for CpuBackend {
         for page in batch.pages_written() {
             kv.prepare(PageId(page));
         }
-        model.forward(processor, batch, kv.elements(), scratch, logits)?;
+        model.forward(processor, batch, kv.bytes_mut(), scratch, logits)?;
         costs.add(&scratch.take_costs());
         Ok(())
     }
@@ -146,6 +143,6 @@ impl Backend for CpuBackend {
     fn copy_page_prefix(&mut self, source: PageId, target: PageId, tokens: usize) {
         let layout = self.model.kv_layout();
         self.kv.prepare(target);
-        layout.copy_tokens(self.kv.elements(), source.0, target.0, tokens);
+        layout.copy_tokens(self.kv.bytes_mut(), source.0, target.0, tokens);
     }
 }

@@ -14,7 +14,7 @@ use relight_model::spec::{ArchError, Spec};
 use relight_model::text::TextError;
 use relight_model::weights::{WeightsPlan, WrongArena};
 use relight_protocol::limits::{PAGE_TOKENS, SLOTS_MAX};
-use relight_protocol::{EngineConfig, Fault, Isa, ModelCard, Speculation};
+use relight_protocol::{EngineConfig, Fault, Isa, KvType, ModelCard, Speculation};
 use sha2::{Digest, Sha256};
 
 use crate::arena::{ArenaError, ArenaFiles, KvArena, ModelFile, SealedWeights, WeightsArena};
@@ -106,7 +106,7 @@ fn load_file(
         kernels: kernels(config.isa)?,
         pool: Pool::new(threads(config.threads)),
     };
-    let fingerprint = fingerprint(&file, &gguf);
+    let fingerprint = fingerprint(&file, &gguf, config.kv_type);
     let plan = WeightsPlan::new(&spec);
     let arena = WeightsArena::open(arenas.weights, fingerprint, plan.bytes())?;
     let weights = match arena {
@@ -120,7 +120,7 @@ fn load_file(
             fresh.seal()?
         }
     };
-    let model = Model::new(spec, weights)?;
+    let model = Model::new(spec, weights, kv_type(config.kv_type))?;
     let page_bytes = model.kv_layout().page_bytes();
     let (kv, context_tokens) = open_pages(config, &model, (fingerprint, arenas.kv.as_ref()))?;
     let pages = kv.bytes() / page_bytes.max(1);
@@ -174,6 +174,14 @@ fn kernels(isa: Option<Isa>) -> Result<Kernels, UnsupportedIsa> {
     Kernels::with_isa(isa)
 }
 
+fn kv_type(wish: KvType) -> relight_kernels::KvType {
+    match wish {
+        KvType::F16 => relight_kernels::KvType::F16,
+        KvType::Bf16 => relight_kernels::KvType::Bf16,
+        KvType::Q8_0 => relight_kernels::KvType::Q8_0,
+    }
+}
+
 fn threads(wish: Option<u16>) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     wish.map_or_else(cores, usize::from)
@@ -184,8 +192,8 @@ fn slots(config: &EngineConfig) -> usize {
 }
 
 /// Names the model cheaply: its metadata and table of tensors, length and time of change,
-/// and the arithmetic, but not every byte of its weights.
-fn fingerprint(file: &ModelFile, gguf: &Gguf<'_>) -> u128 {
+/// the arithmetic and what keys and values are kept as, but not every byte of its weights.
+fn fingerprint(file: &ModelFile, gguf: &Gguf<'_>, kv_type: KvType) -> u128 {
     let bytes = file.bytes();
     let starts = gguf
         .tensors()
@@ -194,6 +202,7 @@ fn fingerprint(file: &ModelFile, gguf: &Gguf<'_>) -> u128 {
     let header = bytes.get(..starts.min().unwrap_or(bytes.len()));
     let mut hasher = Sha256::new();
     hasher.update(ARITHMETIC);
+    hasher.update(kv_type.word());
     hasher.update((bytes.len() as u64).to_le_bytes());
     hasher.update(file.modified_ns().to_le_bytes());
     hasher.update(header.unwrap_or_default());

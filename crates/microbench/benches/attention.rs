@@ -4,6 +4,7 @@
 //! `many` one row of each of 32 sequences: from pages that no cache holds, elements that of
 //! scores and sums, bytes those of keys and values. `prefill` is a whole prompt in chunks, as
 //! the engine computes it; products with keys that a query does not see are not counted.
+//! Shapes without a type are kept as f16.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -12,7 +13,9 @@
 )]
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use relight_kernels::{AttentionRow, AttentionShape, Kernels, KvLayout, PAGE_TOKENS, Pool};
+use relight_kernels::{
+    AttentionRow, AttentionShape, Kernels, KvLayout, KvType, PAGE_TOKENS, Pool,
+};
 use relight_microbench::{
     AgainstPeak, COLD_BYTES, Products, Roofline, criterion, noise, on_large_pages,
 };
@@ -21,13 +24,13 @@ use relight_microbench::{
 const LAYERS: usize = 30;
 /// Rows that the engine computes at once.
 const CHUNK_ROWS: usize = 512;
-/// (name, query heads, key/value heads, elements of a head, window)
-const SHAPES: [(&str, usize, usize, usize, Option<u32>); 5] = [
-    ("smollm2", 9, 3, 64, None),
-    ("gemma", 4, 1, 256, None),
-    ("gemma window", 4, 1, 256, Some(512)),
-    ("1b", 32, 8, 64, None),
-    ("8b", 32, 8, 128, None),
+/// (name, (query heads, key/value heads, elements of a head), window)
+const SHAPES: [(&str, (usize, usize, usize), Option<u32>); 5] = [
+    ("smollm2", (9, 3, 64), None),
+    ("gemma", (4, 1, 256), None),
+    ("gemma window", (4, 1, 256), Some(512)),
+    ("1b", (32, 8, 64), None),
+    ("8b", (32, 8, 128), None),
 ];
 const WORKS: [(&str, usize); 7] = [
     ("decode", 500),
@@ -41,10 +44,16 @@ const WORKS: [(&str, usize); 7] = [
 
 fn main() {
     let mut criterion = criterion(&Roofline::measure(), Products::F32);
-    for (name, heads, kv_heads, size, window) in SHAPES {
-        let scene = Scene::new(heads, kv_heads, size, window);
-        for (work, tokens) in WORKS {
-            measure(&mut criterion, name, &scene, (work, tokens));
+    for (name, heads, window) in SHAPES {
+        for kv_type in KvType::ALL {
+            let scene = Scene::new(kv_type, heads, window);
+            let name = match kv_type {
+                KvType::F16 => name.to_owned(),
+                KvType::Bf16 | KvType::Q8_0 => format!("{name} {}", kv_type.name()),
+            };
+            for (work, tokens) in WORKS {
+                measure(&mut criterion, &name, &scene, (work, tokens));
+            }
         }
     }
     criterion.final_summary();
@@ -54,7 +63,7 @@ fn main() {
 struct Scene {
     layout: KvLayout,
     shape: AttentionShape,
-    kv: Vec<u16>,
+    kv: Vec<u8>,
     pages: usize,
     cols: usize,
 }
@@ -67,14 +76,18 @@ struct Batch {
 }
 
 impl Scene {
-    fn new(heads: usize, kv_heads: usize, size: usize, window: Option<u32>) -> Self {
-        let layout = KvLayout::new(&[(kv_heads, size); LAYERS]);
+    fn new(
+        kv_type: KvType,
+        (heads, kv_heads, size): (usize, usize, usize),
+        window: Option<u32>,
+    ) -> Self {
+        let layout = KvLayout::new(kv_type, &[(kv_heads, size); LAYERS]);
         let pages = (8192 / PAGE_TOKENS).max(COLD_BYTES.div_ceil(layout.page_bytes()));
-        // Half floats from 2^-8 to 2 of both signs.
-        let mut kv = on_large_pages(pages * layout.page_elements(), 0_u16);
-        for (index, element) in kv.iter_mut().enumerate() {
+        // Floats of 16 bits of both signs: f16 from 2^-7 to 2, and finite scales.
+        let mut kv = on_large_pages(pages * layout.page_bytes(), 0_u8);
+        for (index, element) in kv.as_chunks_mut().0.iter_mut().enumerate() {
             let noise = (index as u32).wrapping_mul(0x9e37_79b9) >> 16;
-            *element = (noise as u16 & 0x9fff) | 0x2000;
+            *element = ((noise as u16 & 0x9fff) | 0x2000).to_le_bytes();
         }
         let shape = AttentionShape {
             heads,

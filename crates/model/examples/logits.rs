@@ -1,18 +1,23 @@
 //! Writes the logits of a model after every token of a sequence, as rows of f32.
 //!
 //! ```text
-//! logits MODEL --tokens FILE.json --out FILE.f32
+//! logits MODEL --tokens FILE.json [--out FILE.f32] [--compare FILE.f32]
 //!        [--reference] [--isa scalar|avx2|avx-vnni|avx512] [--threads N] [--chunk N]
+//!        [--kv-type f16|bf16|q8_0]
 //! ```
 //!
 //! `FILE.json` is an array of token ids. `--reference` computes from the dequantized weights
 //! in plain f32, with an f32 cache; the other options are for the engine's own pass.
+//! `--compare` prints how far the logits are from those of another run: mean and 99th
+//! percentile of the Kullback-Leibler divergence, and how often the best token is the same.
+
+#![expect(clippy::print_stdout, reason = "a measuring tool for developers")]
 
 use std::error::Error;
 use std::path::PathBuf;
 
 use relight_gguf::Gguf;
-use relight_kernels::{Isa, Kernels, PAGE_TOKENS, Pool};
+use relight_kernels::{Isa, Kernels, KvType, PAGE_TOKENS, Pool};
 use relight_model::forward::{Batch, Model, Processor, Row, Scratch};
 use relight_model::reference::{CachePrecision, Reference};
 use relight_model::spec::Spec;
@@ -39,8 +44,55 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .flat_map(|logit| logit.to_le_bytes())
         .collect();
-    std::fs::write(&options.out, bytes)?;
+    if let Some(other) = &options.compare {
+        let other = std::fs::read(other)?;
+        compare(&logits, &other, logits.len() / tokens.len().max(1))?;
+    }
+    if let Some(out) = &options.out {
+        std::fs::write(out, bytes)?;
+    }
     Ok(())
+}
+
+/// Prints how far `logits` are from those in `other`, rows of `cols`.
+fn compare(logits: &[f32], other: &[u8], cols: usize) -> Result<(), Box<dyn Error>> {
+    let other: Vec<f32> = other
+        .as_chunks()
+        .0
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect();
+    if other.len() != logits.len() {
+        return Err("the other run has another number of logits".into());
+    }
+    let rows = other.chunks_exact(cols).zip(logits.chunks_exact(cols));
+    let best = |row: &[f32]| (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b]));
+    let same = rows.clone().filter(|(p, q)| best(p) == best(q)).count();
+    let mut divergences: Vec<f64> = rows.map(|(p, q)| divergence(p, q)).collect();
+    divergences.sort_by(f64::total_cmp);
+    let count = divergences.len();
+    println!(
+        "mean KL {:.6}, 99th percentile {:.5}, same best token {:.2} %",
+        divergences.iter().sum::<f64>() / count as f64,
+        divergences[count * 99 / 100],
+        100.0 * same as f64 / count as f64,
+    );
+    Ok(())
+}
+
+/// Of the distribution of `q` from that of `p`, in nats.
+fn divergence(p: &[f32], q: &[f32]) -> f64 {
+    let normal = |row: &[f32]| {
+        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let terms = row.iter().map(|x| f64::from(x - max).exp());
+        f64::from(max) + terms.sum::<f64>().ln()
+    };
+    let (p_normal, q_normal) = (normal(p), normal(q));
+    let terms = p.iter().zip(q).map(|(p, q)| {
+        let (p, q) = (f64::from(*p) - p_normal, f64::from(*q) - q_normal);
+        p.exp() * (p - q)
+    });
+    terms.sum()
 }
 
 /// The logits of all `tokens`, computed in chunks.
@@ -57,10 +109,10 @@ fn forward(
     let plan = WeightsPlan::new(&spec);
     let mut arena = vec![0; plan.bytes()];
     plan.build((&spec, gguf), &mut arena, &processor.pool, &mut |_| ())?;
-    let model = Model::new(spec, arena)?;
+    let model = Model::new(spec, arena, options.kv_type)?;
     let pages = u32::try_from(tokens.len().div_ceil(PAGE_TOKENS))?;
     let table: Vec<u32> = (0..pages).collect();
-    let mut kv = vec![0; table.len() * model.kv_layout().page_elements()];
+    let mut kv = vec![0; table.len() * model.kv_layout().page_bytes()];
     let mut scratch = Scratch::new(&model);
     let (mut all, mut logits) = (Vec::new(), Vec::new());
     let rows: Vec<Row> = (0..)
@@ -90,18 +142,20 @@ fn row(position: u32, token: u32) -> Row {
 struct Options {
     model: PathBuf,
     tokens: PathBuf,
-    out: PathBuf,
+    out: Option<PathBuf>,
+    compare: Option<PathBuf>,
     reference: bool,
     kernels: Kernels,
     threads: usize,
     chunk: usize,
+    kv_type: KvType,
 }
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, Box<dyn Error>> {
-        let (mut model, mut tokens, mut out) = (None, None, None);
+        let (mut model, mut tokens, mut out, mut compare) = (None, None, None, None);
         let (mut reference, mut kernels) = (false, Kernels::detect());
-        let (mut threads, mut chunk) = (2, 512);
+        let (mut threads, mut chunk, mut kv_type) = (2, 512, KvType::F16);
         while let Some(argument) = arguments.next() {
             let mut value = || {
                 arguments
@@ -111,10 +165,12 @@ impl Options {
             match argument.as_str() {
                 "--tokens" => tokens = Some(value()?.into()),
                 "--out" => out = Some(value()?.into()),
+                "--compare" => compare = Some(value()?.into()),
                 "--reference" => reference = true,
                 "--isa" => kernels = Kernels::with_isa(isa(&value()?)?)?,
                 "--threads" => threads = value()?.parse()?,
                 "--chunk" => chunk = value()?.parse::<usize>()?.max(1),
+                "--kv-type" => kv_type = KvType::from_name(&value()?).ok_or("unknown --kv-type")?,
                 option if option.starts_with('-') => return Err(format!("unknown {option}").into()),
                 path if model.is_none() => model = Some(path.into()),
                 other => return Err(format!("a second model: {other}").into()),
@@ -123,11 +179,13 @@ impl Options {
         Ok(Self {
             model: model.ok_or("which model?")?,
             tokens: tokens.ok_or("--tokens FILE.json is missing")?,
-            out: out.ok_or("--out FILE.f32 is missing")?,
+            out,
+            compare,
             reference,
             kernels,
             threads,
             chunk,
+            kv_type,
         })
     }
 }

@@ -24,7 +24,8 @@ mod costs;
 mod scratch;
 
 use relight_kernels::{
-    Activations, AttentionShape, Kernels, KvLayout, Pool, Product, RopeTable, TileError, Tiles,
+    Activations, AttentionShape, Kernels, KvLayout, KvType, Pool, Product, RopeTable, TileError,
+    Tiles,
 };
 
 use crate::spec::{Activation, AttentionSpec, LayerSpec, Linear, MatrixId, Norm, RopeSpec, Spec};
@@ -53,16 +54,17 @@ pub struct Model<A> {
 }
 
 impl<A: AsRef<[u8]>> Model<A> {
-    /// The model that `spec` describes, on the arena that its plan has built.
+    /// The model that `spec` describes, on the arena that its plan has built, with keys and
+    /// values kept as `kv_type`.
     ///
     /// # Errors
     /// `WrongArena` if the arena's length is not that of the plan.
-    pub fn new(spec: Spec, arena: A) -> Result<Self, WrongArena> {
+    pub fn new(spec: Spec, arena: A, kv_type: KvType) -> Result<Self, WrongArena> {
         let plan = WeightsPlan::new(&spec);
         plan.check(arena.as_ref())?;
         let layers = spec.layers.iter().map(|layer| &layer.attention);
         let shapes = layers.map(|attention| (attention.kv_head_count, attention.head_dim));
-        let layout = KvLayout::new(&shapes.collect::<Vec<_>>());
+        let layout = KvLayout::new(kv_type, &shapes.collect::<Vec<_>>());
         let vectors = plan.vectors(arena.as_ref());
         Ok(Self {
             spec,
@@ -87,7 +89,7 @@ impl<A: AsRef<[u8]>> Model<A> {
     /// Computes `batch`, writes its state into the pages of `kv` and replaces `logits` by
     /// one row of `vocab_size` values for each row that wants them, in order.
     ///
-    /// `kv` holds pages of `kv_layout().page_elements()` half floats. What the rows' sequences
+    /// `kv` holds pages of `kv_layout().page_bytes()` bytes. What the rows' sequences
     /// have before the rows' positions must be there already.
     ///
     /// # Errors
@@ -96,11 +98,11 @@ impl<A: AsRef<[u8]>> Model<A> {
         &self,
         processor: &Processor,
         batch: &Batch<'_>,
-        kv: &mut [u16],
+        kv: &mut [u8],
         scratch: &mut Scratch,
         logits: &mut Vec<f32>,
     ) -> Result<(), ForwardError> {
-        batch.check(self.spec.vocab_size, kv.len() / self.layout.page_elements())?;
+        batch.check(self.spec.vocab_size, kv.len() / self.layout.page_bytes())?;
         scratch.laps.begin();
         scratch
             .laps
@@ -172,7 +174,7 @@ impl<A: AsRef<[u8]>> Pass<'_, A> {
         &self,
         index: usize,
         layer: &LayerSpec,
-        kv: &mut [u16],
+        kv: &mut [u8],
         scratch: &mut Scratch,
         last: bool,
     ) -> Result<(), TileError> {

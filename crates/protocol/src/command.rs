@@ -38,6 +38,30 @@ impl Speculation {
     }
 }
 
+/// What keys and values are kept as: each an arithmetic of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum KvType {
+    #[default]
+    F16,
+    Bf16,
+    /// Bytes, with a scale for each token and head.
+    Q8_0,
+}
+
+impl KvType {
+    pub const ALL: [Self; 3] = [Self::F16, Self::Bf16, Self::Q8_0];
+
+    /// Its name on the command line, in the card and in fingerprints.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Q8_0 => "q8_0",
+        }
+    }
+}
+
 /// Memory files that outlive the engine: descriptor numbers in the *supervisor's* process,
 /// opened by the engine as `/proc/<parent>/fd/<n>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +89,7 @@ pub struct EngineConfig {
     /// Rows of the largest step (prefill chunk plus decodes).
     pub batch_tokens: u32,
     pub speculation: Speculation,
+    pub kv_type: KvType,
     /// `None` is the best that the CPU has.
     pub isa: Option<Isa>,
     /// Replaces the template in the model file.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::recorder::Participant;
-use crate::{ChoiceIndex, Fault, RequestId, Speculation, StepCosts, TokenId};
+use crate::{ChoiceIndex, Fault, KvType, RequestId, Speculation, StepCosts, TokenId};
 
 /// What a resumed stream is worth on this engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct ModelCard {
     pub architecture: String,
     /// Quantization in the file's own words, e.g. `Q4_1`.
     pub quantization: String,
-    /// Hash of the file's tensors, arithmetic and rope settings: equal fingerprints give equal logits.
+    /// Hash of the file's tensors, arithmetic, type of keys and values, and rope settings: equal fingerprints give equal logits.
     pub fingerprint: u128,
     pub parameters: u64,
     pub vocabulary: u32,
@@ -34,6 +34,7 @@ pub struct ModelCard {
     pub slots: u16,
     pub pages: u32,
     pub page_bytes: u64,
+    pub kv_type: KvType,
     pub weights_bytes: u64,
     pub threads: u16,
     /// Kernel tier in words, e.g. `avx2`; says why if it is the scalar one.

@@ -19,7 +19,9 @@ pub mod limits;
 pub mod recorder;
 mod request;
 
-pub use command::{ArenaFds, ChoiceProgress, Command, EngineConfig, Isa, Resume, Speculation};
+pub use command::{
+    ArenaFds, ChoiceProgress, Command, EngineConfig, Isa, KvType, Resume, Speculation,
+};
 pub use costs::StepCosts;
 pub use event::{
     Accepted, ChoiceFinished, Delta, Event, FinishReason, Finished, LatchCause, Latched, ModelCard,

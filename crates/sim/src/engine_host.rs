@@ -268,6 +268,7 @@ impl<'a> EngineHost<'a> {
             threads: 1,
             kernels: "sim".into(),
             speculation: relight_protocol::Speculation::Off,
+            kv_type: relight_protocol::KvType::F16,
             has_chat_template: false,
             load_ms: 1,
         }

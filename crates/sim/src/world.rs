@@ -433,6 +433,7 @@ fn engine_config() -> EngineConfig {
         threads: None,
         batch_tokens: 1,
         speculation: relight_protocol::Speculation::Off,
+        kv_type: relight_protocol::KvType::F16,
         isa: None,
         chat_template: None,
     }

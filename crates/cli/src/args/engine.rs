@@ -4,8 +4,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use relight_protocol::{EngineConfig, Isa};
+use relight_protocol::{EngineConfig, Isa, KvType};
 
 /// Requests that generate at once, unless the command line says otherwise.
 const SLOTS_DEFAULT: u16 = 8;
@@ -126,6 +127,11 @@ impl From<Speculation> for relight_protocol::Speculation {
     }
 }
 
+/// A type of keys and values by its name.
+fn kv_type(name: &str) -> Option<KvType> {
+    KvType::ALL.into_iter().find(|known| known.word() == name)
+}
+
 /// How the model is run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
@@ -154,6 +160,11 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pages: Option<u32>,
+    /// Keep keys and values as these; q8_0 halves their memory, and every type has logits of its
+    /// own [default: f16]
+    #[arg(long, visible_alias = "kv-cache-dtype", value_name = "TYPE")]
+    #[arg(value_parser = PossibleValuesParser::new(KvType::ALL.map(KvType::word)))]
+    pub(crate) kv_type: Option<String>,
     /// Hold the kernels to an instruction set [default: the best that this machine has]
     #[arg(long, value_name = "SET", env = "RELIGHT_KERNELS")]
     pub(crate) kernels: Option<Kernels>,
@@ -180,14 +191,27 @@ impl EngineArgs {
             threads: self.threads,
             batch_tokens: self.batch_size.unwrap_or(BATCH_TOKENS_DEFAULT),
             speculation: self.speculation.unwrap_or(Speculation::Ngram).into(),
+            kv_type: self.kv_type(),
             isa: self.kernels.map(Into::into),
             chat_template: chat_template.transpose()?,
         })
     }
 
+    /// What keys and values are kept as: what is asked for here, or by llama-server's flags if
+    /// these agree on a type that there is.
+    fn kv_type(&self) -> KvType {
+        let inert = &self.inert;
+        let keys = inert.cache_type_k.as_deref();
+        let agreed = keys.filter(|keys| inert.cache_type_v.as_deref() == Some(keys));
+        let asked = self.kv_type.as_deref().or(agreed);
+        asked.and_then(kv_type).unwrap_or_default()
+    }
+
     /// What was asked for and has no effect, each with its reason.
     pub(crate) fn without_effect(&self) -> Vec<&'static str> {
         let inert = &self.inert;
+        let kept = self.kv_type().word();
+        let is_other = |kind: Option<&str>| kind.is_some_and(|kind| kind != kept);
         let given = [
             (
                 inert.n_gpu_layers.is_some(),
@@ -202,12 +226,12 @@ impl EngineArgs {
                 "--ubatch-size: a step is not split; --batch-size is its size",
             ),
             (
-                is_other_than_half(inert.cache_type_k.as_deref()),
-                "--cache-type-k: keys are kept as f16",
+                is_other(inert.cache_type_k.as_deref()),
+                "--cache-type-k: keys and values have one type, see --kv-type",
             ),
             (
-                is_other_than_half(inert.cache_type_v.as_deref()),
-                "--cache-type-v: values are kept as f16",
+                is_other(inert.cache_type_v.as_deref()),
+                "--cache-type-v: keys and values have one type, see --kv-type",
             ),
             (
                 inert.flash_attn.is_some(),
@@ -232,11 +256,7 @@ fn read_template(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))
 }
 
-fn is_other_than_half(kind: Option<&str>) -> bool {
-    kind.is_some_and(|kind| kind != "f16")
-}
-
-/// Flags of llama-server that are understood and change nothing here.
+/// Flags of llama-server that are understood and change nothing here, or only together.
 #[derive(Debug, Args)]
 struct InertEngineArgs {
     /// No effect here [also: -ngl]
@@ -249,10 +269,10 @@ struct InertEngineArgs {
     /// No effect here [also: -ub]
     #[arg(long, value_name = "TOKENS", hide = true, env = "LLAMA_ARG_UBATCH")]
     ubatch_size: Option<u32>,
-    /// No effect here [also: -ctk]
+    /// With --cache-type-v of the same type: --kv-type [also: -ctk]
     #[arg(long, value_name = "TYPE", hide = true, env = "LLAMA_ARG_CACHE_TYPE_K")]
     cache_type_k: Option<String>,
-    /// No effect here [also: -ctv]
+    /// With --cache-type-k of the same type: --kv-type [also: -ctv]
     #[arg(long, value_name = "TYPE", hide = true, env = "LLAMA_ARG_CACHE_TYPE_V")]
     cache_type_v: Option<String>,
     /// No effect here [also: -fa]

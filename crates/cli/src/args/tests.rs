@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::CommandFactory;
+use relight_protocol::KvType;
 
 use super::engine::Kernels;
 use super::{Cli, Command, RunArgs, ServeArgs};
@@ -80,6 +81,40 @@ fn long_names_of_vllm_mean_the_same() {
     let config = args.engine.config("m".as_ref()).unwrap();
     assert_eq!((config.context_tokens, config.slots), (Some(100), 2));
     assert_eq!(args.engine.kernels, Some(Kernels::Scalar));
+}
+
+#[test]
+fn keys_and_values_are_kept_as_one_of_three_types() {
+    let kept = |line: &str| serve(line).engine.config("m".as_ref()).unwrap().kv_type;
+    assert_eq!(kept("serve m"), KvType::F16);
+    for kv_type in KvType::ALL {
+        assert_eq!(
+            kept(&format!("serve m --kv-type {}", kv_type.word())),
+            kv_type
+        );
+    }
+    assert_eq!(kept("serve m --kv-cache-dtype bf16"), KvType::Bf16);
+    let error = parse("serve m --kv-type q4_0").unwrap_err().to_string();
+    let names = ["--kv-type", "q4_0", "f16, bf16, q8_0"];
+    assert!(names.iter().all(|name| error.contains(name)), "{error}");
+}
+
+/// llama-server has a type for keys and one for values.
+#[test]
+fn two_types_that_agree_are_one() {
+    let told = |line: &str| {
+        let engine = serve(line).engine;
+        let config = engine.config("m".as_ref()).unwrap();
+        (config.kv_type, engine.without_effect().len())
+    };
+    assert_eq!(told("serve m -ctk q8_0 -ctv q8_0"), (KvType::Q8_0, 0));
+    assert_eq!(told("serve m -ctk f16 -ctv f16"), (KvType::F16, 0));
+    assert_eq!(told("serve m -ctk q8_0"), (KvType::F16, 1));
+    assert_eq!(told("serve m -ctk q4_0 -ctv q4_0"), (KvType::F16, 2));
+    assert_eq!(
+        told("serve m -ctk bf16 -ctv bf16 --kv-type q8_0"),
+        (KvType::Q8_0, 2)
+    );
 }
 
 #[test]

@@ -74,7 +74,16 @@ fn requests() -> Vec<(&'static str, Value)> {
 
 #[test]
 fn every_stream_survives_a_killed_engine_byte_for_byte() {
-    let server = Server::start(&[]);
+    survive_a_kill(&[]);
+}
+
+#[test]
+fn streams_over_keys_and_values_in_bytes_survive_as_well() {
+    survive_a_kill(&["--kv-type", "q8_0"]);
+}
+
+fn survive_a_kill(arguments: &[&str]) {
+    let server = Server::start(arguments);
     let run = || -> Vec<Vec<Value>> {
         let events = |(path, body): (&str, Value)| server.post(path, &body).events();
         let requests = requests().into_iter();

@@ -98,11 +98,9 @@ impl KvArena {
         self.table.clone()
     }
 
-    /// All pages as half floats.
-    pub fn elements(&mut self) -> &mut [u16] {
-        // SAFETY: every bit pattern is a valid u16.
-        let (_before, elements, _after) = unsafe { self.map.bytes_mut().align_to_mut::<u16>() };
-        elements
+    /// The bytes of all pages.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.map.bytes_mut()
     }
 }
 

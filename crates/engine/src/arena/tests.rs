@@ -65,7 +65,7 @@ fn an_arena_of_another_model_is_refused() {
 fn private_memory_serves_an_engine_without_a_supervisor() {
     assert_eq!(build(None).tiles(), [7; 100]);
     let mut kv = KvArena::open(None, shape(2)).unwrap();
-    assert_eq!(kv.elements(), [0; 4096]);
+    assert_eq!(kv.bytes_mut(), [0; 2 * 4096]);
     assert!(kv.table().is_none());
 }
 
@@ -84,8 +84,8 @@ fn pages_and_their_number_survive_the_engine() {
     for count in [1, 11, 12, 13, 14, 100] {
         let mut kv = KvArena::open(Some(&file), shape(count)).unwrap();
         assert_eq!(kv.bytes(), count * 4096);
-        let last = kv.elements().len() - 1;
-        kv.elements()[last] = 9;
+        let last = kv.bytes_mut().len() - 1;
+        kv.bytes_mut()[last] = 9;
         drop(kv);
         assert_eq!(KvArena::page_count(&file, 4096).unwrap(), Some(count));
         let again = KvArena::open(Some(&file), shape(count)).unwrap();

@@ -38,6 +38,7 @@ pub(super) fn describe(
         slots: u16::try_from(facts.slots).unwrap_or(u16::MAX),
         pages: narrow(facts.pages),
         page_bytes: facts.page_bytes as u64,
+        kv_type: config.kv_type,
         weights_bytes: facts.weights_bytes as u64,
         threads: u16::try_from(processor.pool.threads()).unwrap_or(u16::MAX),
         kernels: kernels(config, processor),

@@ -9,8 +9,8 @@ use relight_engine::pages::TableShape;
 use relight_protocol::limits::PAGE_TOKENS;
 use relight_protocol::recorder::RECORDER_BYTES;
 use relight_protocol::{
-    ArenaFds, ChoiceIndex, ChoiceProgress, EngineConfig, Event, Prompt, Request, Resume, Stats,
-    TokenId,
+    ArenaFds, ChoiceIndex, ChoiceProgress, EngineConfig, Event, KvType, Prompt, Request, Resume,
+    Stats, TokenId,
 };
 use relight_tiny_model::TinyModel;
 
@@ -166,6 +166,35 @@ fn undisturbed(file: &TinyFile) -> Vec<Event> {
     assert!(child.wait().unwrap().success());
     assert_eq!(tokens_of(&events).len(), ANSWER_TOKENS as usize);
     events
+}
+
+/// Pages of every type outlive the engine that filled them, and none is taken for another's.
+#[test]
+fn pages_are_adopted_by_engines_of_the_same_type_only() {
+    let file = TinyFile::of(&model(1));
+    let mut wholes = Vec::new();
+    for kv_type in KvType::ALL {
+        let file = file.with_kv_type(kv_type);
+        let whole = undisturbed(&file);
+        let arenas = Arenas::new();
+        let tokens = begin(&arenas, &file, 250);
+        let rest = go_on(&arenas, &file, tokens.clone());
+        assert_eq!(rest.events, whole[250..], "{kv_type:?}");
+        assert!(PROMPT_TOKENS - rest.cached_tokens < 64);
+        assert_eq!(rest.stats.pages_corrupt_total, 0);
+        for other in KvType::ALL.into_iter().filter(|other| *other != kv_type) {
+            let kept = Arenas {
+                kv: arenas.kv.try_clone().unwrap(),
+                ..Arenas::new()
+            };
+            let rest = go_on(&kept, &file.with_kv_type(other), tokens.clone());
+            assert_eq!((rest.cached_tokens, rest.stats.pages_adopted_total), (0, 0));
+            assert_eq!(rest.stats.pages_corrupt_total, 0);
+        }
+        wholes.push(whole);
+    }
+    assert_ne!(wholes[0], wholes[1]);
+    assert_ne!(wholes[0], wholes[2]);
 }
 
 /// After SIGKILL at any point, less than one page of a conversation of 2,000 tokens is

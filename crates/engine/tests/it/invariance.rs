@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use relight_engine::scheduler::Drafting;
 use relight_gguf::GgmlType;
 use relight_kernels::Kernels;
-use relight_protocol::Isa;
+use relight_protocol::{Isa, KvType};
 use relight_tiny_model::{Formats, TinyModel};
 
 use crate::tiny_file::TinyFile;
@@ -26,8 +26,8 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(model: &TinyModel) -> Self {
-        let file = TinyFile::of(model);
+    fn new(model: &TinyModel, kv_type: KvType) -> Self {
+        let file = TinyFile::of(model).with_kv_type(kv_type);
         let works = works();
         let solo = |work: &Work| run(&file, &Setup::reference(), std::slice::from_ref(work));
         let expected = works.iter().flat_map(solo).collect();
@@ -67,14 +67,16 @@ fn mixed() -> TinyModel {
 }
 
 /// The models, each built once for all tests.
-fn subjects() -> [&'static Subject; 3] {
+fn subjects() -> [&'static Subject; 4] {
     static MIXED: OnceLock<Subject> = OnceLock::new();
     static GEMMA: OnceLock<Subject> = OnceLock::new();
     static K_QUANTS: OnceLock<Subject> = OnceLock::new();
+    static BYTES: OnceLock<Subject> = OnceLock::new();
     [
-        MIXED.get_or_init(|| Subject::new(&mixed())),
-        GEMMA.get_or_init(|| Subject::new(&TinyModel::gemma3())),
-        K_QUANTS.get_or_init(|| Subject::new(&TinyModel::q4_k_m())),
+        MIXED.get_or_init(|| Subject::new(&mixed(), KvType::F16)),
+        GEMMA.get_or_init(|| Subject::new(&TinyModel::gemma3(), KvType::F16)),
+        K_QUANTS.get_or_init(|| Subject::new(&TinyModel::q4_k_m(), KvType::F16)),
+        BYTES.get_or_init(|| Subject::new(&TinyModel::gemma3(), KvType::Q8_0)),
     ]
 }
 

@@ -1,15 +1,20 @@
 //! Tiny models as files, and the configuration to load them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use relight_protocol::EngineConfig;
+use relight_protocol::{EngineConfig, KvType};
 use relight_tiny_model::TinyModel;
 
-/// A model file that is deleted with this value.
+/// A model file that is deleted with the last of these values, and what its keys and values
+/// are kept as.
 pub(crate) struct TinyFile {
-    path: PathBuf,
+    file: Arc<OwnFile>,
+    kv_type: KvType,
 }
+
+struct OwnFile(PathBuf);
 
 impl TinyFile {
     pub(crate) fn of(model: &TinyModel) -> Self {
@@ -22,12 +27,22 @@ impl TinyFile {
         let name = format!("tiny-{}-{number}.gguf", std::process::id());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::write(&path, bytes).unwrap();
-        Self { path }
+        Self {
+            file: Arc::new(OwnFile(path)),
+            kv_type: KvType::F16,
+        }
+    }
+
+    pub(crate) fn with_kv_type(&self, kv_type: KvType) -> Self {
+        Self {
+            file: Arc::clone(&self.file),
+            kv_type,
+        }
     }
 
     pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {
-            model_path: self.path.clone(),
+            model_path: self.file.0.clone(),
             arenas: None,
             context_tokens: None,
             slots: 4,
@@ -35,14 +50,15 @@ impl TinyFile {
             threads: Some(1),
             batch_tokens: 256,
             speculation: relight_protocol::Speculation::Off,
+            kv_type: self.kv_type,
             isa: None,
             chat_template: None,
         }
     }
 }
 
-impl Drop for TinyFile {
+impl Drop for OwnFile {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.path).unwrap();
+        std::fs::remove_file(&self.0).unwrap();
     }
 }

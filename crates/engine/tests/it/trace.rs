@@ -18,8 +18,8 @@ use relight_protocol::{ChoiceIndex, EngineConfig, Isa, RequestId};
 use crate::process::memory_file;
 use crate::tiny_file::TinyFile;
 
-/// Not a number, in half floats: whoever reads a place that was not written shows it.
-const POISON: u16 = 0x7e01;
+/// Not a number, in every type of page: whoever reads a place that was not written shows it.
+const POISON: u8 = 0xff;
 
 const KILLS_MAX: usize = 8;
 

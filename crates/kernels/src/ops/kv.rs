@@ -39,6 +39,21 @@ pub enum KvType {
 impl KvType {
     pub const ALL: [Self; 3] = [Self::F16, Self::Bf16, Self::Q8_0];
 
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Q8_0 => "q8_0",
+        }
+    }
+
+    /// The type of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kv_type| kv_type.name() == name)
+    }
+
     /// Bytes of one element.
     pub(super) fn element_bytes(self) -> usize {
         match self {
@@ -150,7 +165,7 @@ impl KvLayout {
     /// Bytes of one token's keys and values in each layer.
     pub fn token_bytes(&self) -> impl Iterator<Item = usize> {
         let layers = self.layers.iter();
-        layers.map(|layer| 2 * layer.kv_heads * layer.head_size * size_of::<u16>())
+        layers.map(|layer| 2 * layer.kv_heads * layer.head_bytes() / PAGE_TOKENS)
     }
 
     /// Copies the first `tokens` tokens of page `source` over those of page `target`.

@@ -221,11 +221,11 @@ fn refusal(
     sequences: &[&[u32]],
 ) -> ForwardError {
     let model = &fixture.model;
-    let mut kv = vec![7; model.kv_layout().page_elements()];
+    let mut kv = vec![7; model.kv_layout().page_bytes()];
     let (mut scratch, mut logits) = (super::Scratch::new(model), vec![7.0]);
     let batch = Batch { rows, sequences };
     let result = model.forward(processor, &batch, &mut kv, &mut scratch, &mut logits);
-    assert!(kv.iter().all(|half| *half == 7) && logits == [7.0]);
+    assert!(kv.iter().all(|byte| *byte == 7) && logits == [7.0]);
     result.unwrap_err()
 }
 
@@ -243,7 +243,7 @@ fn every_moment_of_a_pass_belongs_to_one_phase_and_what_it_reads_is_counted() {
     let fixture = Fixture::new(&RandomModel::llama().build());
     let (model, spec) = (&fixture.model, fixture.model.spec());
     let mut scratch = super::Scratch::new(model).timed(ticking);
-    let mut kv = vec![0; 4 * model.kv_layout().page_elements()];
+    let mut kv = vec![0; 4 * model.kv_layout().page_bytes()];
     let row = |position, sequence, logits| Row {
         token: 3,
         position,
@@ -291,6 +291,6 @@ fn every_moment_of_a_pass_belongs_to_one_phase_and_what_it_reads_is_counted() {
 fn a_file_for_another_plan_is_refused() {
     let bytes = RandomModel::llama().build();
     let spec = Spec::from_gguf(&Gguf::parse(&bytes).unwrap()).unwrap();
-    let error = super::Model::new(spec, vec![0; 100]).unwrap_err();
+    let error = super::Model::new(spec, vec![0; 100], relight_kernels::KvType::F16).unwrap_err();
     assert_eq!(error.found, 100);
 }

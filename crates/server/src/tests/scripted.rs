@@ -241,6 +241,7 @@ fn card() -> ModelCard {
         threads: 2,
         kernels: "avx2".to_owned(),
         speculation: relight_protocol::Speculation::Off,
+        kv_type: relight_protocol::KvType::F16,
         has_chat_template: true,
         load_ms: 12,
     }

@@ -49,6 +49,7 @@ pub(super) fn card() -> ModelCard {
         threads: 1,
         kernels: "k".into(),
         speculation: relight_protocol::Speculation::Off,
+        kv_type: relight_protocol::KvType::F16,
         has_chat_template: false,
         load_ms: 1,
     }
@@ -77,6 +78,7 @@ impl Bench {
             threads: None,
             batch_tokens: 64,
             speculation: relight_protocol::Speculation::Off,
+            kv_type: relight_protocol::KvType::F16,
             isa: None,
             chat_template: None,
         };

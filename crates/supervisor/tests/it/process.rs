@@ -97,6 +97,7 @@ fn engine_config() -> EngineConfig {
         threads: None,
         batch_tokens: 512,
         speculation: relight_protocol::Speculation::Off,
+        kv_type: relight_protocol::KvType::F16,
         isa: None,
         chat_template: None,
     }

@@ -134,6 +134,7 @@ pub(crate) fn card() -> ModelCard {
         threads: 1,
         kernels: "none".into(),
         speculation: relight_protocol::Speculation::Off,
+        kv_type: relight_protocol::KvType::F16,
         has_chat_template: false,
         load_ms: 0,
     }

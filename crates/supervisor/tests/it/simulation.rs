@@ -74,6 +74,7 @@ impl Simulation {
             threads: None,
             batch_tokens: 512,
             speculation: relight_protocol::Speculation::Off,
+            kv_type: relight_protocol::KvType::F16,
             isa: None,
             chat_template: None,
         };

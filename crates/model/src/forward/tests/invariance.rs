@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use relight_gguf::GgmlType;
-use relight_kernels::Kernels;
+use relight_kernels::{Kernels, KvType};
 use relight_tiny_model::{FORMATS, Formats, TinyModel};
 
 use super::runner::{self, Fixture, Runner, Sequence};
@@ -43,11 +43,21 @@ fn models() -> [TinyModel; 4] {
     ]
 }
 
+/// Every model with every type of keys and values.
+fn fixtures() -> impl Iterator<Item = (TinyModel, KvType, Fixture)> {
+    models().into_iter().flat_map(|model| {
+        KvType::ALL.map(|kv_type| {
+            let fixture = Fixture::with(&model.build(), kv_type);
+            (model.clone(), kv_type, fixture)
+        })
+    })
+}
+
 /// What must never change.
 #[derive(Clone, PartialEq)]
 struct Outcome {
     logits: Vec<u32>,
-    state: Vec<u16>,
+    state: Vec<u8>,
 }
 
 impl Outcome {
@@ -67,16 +77,16 @@ impl Outcome {
             .iter()
             .zip(&expected.logits)
             .position(|(a, b)| a != b);
-        let half = self
+        let byte = self
             .state
             .iter()
             .zip(&expected.state)
             .position(|(a, b)| a != b);
         assert_eq!(self.logits.len(), expected.logits.len(), "{what:?}");
         assert_eq!(
-            (logit, half),
+            (logit, byte),
             (None, None),
-            "first different logit and half: {what:?}"
+            "first different logit and byte: {what:?}"
         );
     }
 }
@@ -112,7 +122,8 @@ fn expected(fixture: &Fixture, sequences: &[Sequence]) -> Vec<Outcome> {
 
 #[test]
 fn threads_and_tiers_change_no_bit_in_any_format() {
-    for format in FORMATS {
+    let formats = FORMATS.into_iter();
+    for (format, kv_type) in formats.flat_map(|format| KvType::ALL.map(|it| (format, it))) {
         let formats = Formats::uniform(format);
         let model = TinyModel {
             formats,
@@ -120,7 +131,7 @@ fn threads_and_tiers_change_no_bit_in_any_format() {
             heads: 8,
             ..TinyModel::llama()
         };
-        let fixture = Fixture::new(&model.build());
+        let fixture = Fixture::with(&model.build(), kv_type);
         let mut sequences = sequences(model.vocabulary, 1);
         let expected = expected(&fixture, &sequences);
         for processor in processors() {
@@ -128,7 +139,8 @@ fn threads_and_tiers_change_no_bit_in_any_format() {
             let sequence = &mut sequences[..1];
             sequence[0].done = 0;
             runner.step(&processor, sequence, &[(0, TOKENS)], &|_| true);
-            Outcome::of(&runner, &sequence[0]).check(&expected[0], &(format, &processor));
+            let outcome = Outcome::of(&runner, &sequence[0]);
+            outcome.check(&expected[0], &(format, kv_type, &processor));
         }
     }
 }
@@ -136,9 +148,15 @@ fn threads_and_tiers_change_no_bit_in_any_format() {
 /// Real models have the sizes of heads and rows that tiny ones do not.
 #[test]
 fn threads_tiers_and_chunks_change_no_bit_in_real_models() {
-    for name in ["smollm2", "gemma3"] {
+    for (name, kv_type) in [
+        ("smollm2", KvType::F16),
+        ("smollm2", KvType::Bf16),
+        ("smollm2", KvType::Q8_0),
+        ("gemma3", KvType::F16),
+        ("gemma3", KvType::Q8_0),
+    ] {
         let recorded = RealModel::read(name);
-        let fixture = Fixture::new(&recorded.bytes);
+        let fixture = Fixture::with(&recorded.bytes, kv_type);
         let new = Sequence::new(&recorded.prompts[0].tokens[..12], &[0]);
         let run = |processor: &Processor, chunk: usize| {
             let mut runner = Runner::new(&fixture.model, 1);
@@ -152,15 +170,14 @@ fn threads_tiers_and_chunks_change_no_bit_in_real_models() {
         let expected = run(&runner::processor(Kernels::detect(), 1), 12);
         for kernels in Kernels::available() {
             let outcome = run(&runner::processor(kernels, 3), 5);
-            outcome.check(&expected, &(name, kernels));
+            outcome.check(&expected, &(name, kv_type, kernels));
         }
     }
 }
 
 #[test]
 fn chunks_change_no_bit() {
-    for model in models() {
-        let fixture = Fixture::new(&model.build());
+    for (model, kv_type, fixture) in fixtures() {
         let sequences = sequences(model.vocabulary, 1);
         let expected = expected(&fixture, &sequences);
         for chunk in [1, 7, 64, 100, 512] {
@@ -171,15 +188,14 @@ fn chunks_change_no_bit() {
                 let count = chunk.min(sequences[0].left());
                 runner.step(&processor, &mut sequences, &[(0, count)], &|_| true);
             }
-            Outcome::of(&runner, &sequences[0]).check(&expected[0], &(&model, chunk));
+            Outcome::of(&runner, &sequences[0]).check(&expected[0], &(&model, kv_type, chunk));
         }
     }
 }
 
 #[test]
 fn neighbours_and_place_in_the_batch_change_no_bit() {
-    for model in models() {
-        let fixture = Fixture::new(&model.build());
+    for (model, kv_type, fixture) in fixtures() {
         let all = sequences(model.vocabulary, 33);
         let expected = expected(&fixture, &all);
         let processor = runner::processor(Kernels::detect(), 2);
@@ -197,7 +213,7 @@ fn neighbours_and_place_in_the_batch_change_no_bit() {
                 turn += 1;
             }
             for (sequence, expected) in sequences.iter().zip(&expected) {
-                Outcome::of(&runner, sequence).check(expected, &(&model, count));
+                Outcome::of(&runner, sequence).check(expected, &(&model, kv_type, count));
             }
         }
     }
@@ -234,8 +250,7 @@ fn rows_without_logits_change_no_bit() {
 
 #[test]
 fn a_prefix_hit_changes_no_bit_even_amid_a_page() {
-    for model in models() {
-        let fixture = Fixture::new(&model.build());
+    for (model, kv_type, fixture) in fixtures() {
         let processor = runner::processor(Kernels::detect(), 2);
         for prefix in [1, 10, 63, 64, 65, 100, 128, 149] {
             let mut pair = sequences(model.vocabulary, 2);
@@ -260,18 +275,22 @@ fn a_prefix_hit_changes_no_bit_even_amid_a_page() {
             let mut outcome = Outcome::of(&runner, &pair[1]);
             let before = expected[1].logits[..prefix * cols].iter().copied();
             outcome.logits = before.chain(outcome.logits).collect();
-            outcome.check(&expected[1], &(&model, prefix));
+            outcome.check(&expected[1], &(&model, kv_type, prefix));
         }
     }
 }
 
 #[test]
 fn preemption_at_any_token_changes_no_bit() {
+    KvType::ALL.into_iter().for_each(preempt_at_any_token);
+}
+
+fn preempt_at_any_token(kv_type: KvType) {
     let model = TinyModel {
         layers: 1,
         ..TinyModel::llama()
     };
-    let fixture = Fixture::new(&model.build());
+    let fixture = Fixture::with(&model.build(), kv_type);
     let mut sequences = sequences(model.vocabulary, 2);
     let expected = expected(&fixture, &sequences);
     let processor = runner::processor(Kernels::detect(), 1);
@@ -292,7 +311,7 @@ fn preemption_at_any_token_changes_no_bit() {
             &[(0, TOKENS - preempted)],
             &|_| true,
         );
-        Outcome::of(&runner, &sequences[0]).check(&expected[0], &preempted);
+        Outcome::of(&runner, &sequences[0]).check(&expected[0], &(kv_type, preempted));
     }
 }
 
@@ -309,17 +328,18 @@ fn schedule() -> impl Strategy<Value = Vec<Step>> {
 
 #[test]
 fn no_schedule_changes_a_bit() {
-    let fixtures = models().map(|model| {
-        let fixture = Fixture::new(&model.build());
-        let sequences = sequences(model.vocabulary, SCHEDULED);
-        let expected = expected(&fixture, &sequences);
-        (fixture, sequences, expected)
-    });
+    let fixtures: Vec<_> = fixtures()
+        .map(|(model, kv_type, fixture)| {
+            let sequences = sequences(model.vocabulary, SCHEDULED);
+            let expected = expected(&fixture, &sequences);
+            (fixture, sequences, expected, (model, kv_type))
+        })
+        .collect();
     let processors = processors();
-    let mut config = ProptestConfig::with_cases(24);
+    let mut config = ProptestConfig::with_cases(48);
     config.failure_persistence = None;
-    proptest!(config, |(steps in schedule(), chosen in 0..4usize)| {
-        let (fixture, sequences, expected) = &fixtures[chosen];
+    proptest!(config, |(steps in schedule(), chosen in 0..12usize)| {
+        let (fixture, sequences, expected, kept) = &fixtures[chosen];
         let mut sequences = sequences.clone();
         let mut runner = Runner::new(&fixture.model, SCHEDULED * PAGES);
         let rest = (0usize, (0..SCHEDULED).map(|index| (index, TOKENS)).collect());
@@ -336,7 +356,7 @@ fn no_schedule_changes_a_bit() {
             runner.step(processor, &mut sequences, &fitting, &|_| true);
         }
         for (sequence, expected) in sequences.iter().zip(expected) {
-            Outcome::of(&runner, sequence).check(expected, &(chosen, &steps));
+            Outcome::of(&runner, sequence).check(expected, &(kept, &steps));
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use relight_gguf::Gguf;
-use relight_kernels::{Kernels, PAGE_TOKENS, Pool};
+use relight_kernels::{Kernels, KvType, PAGE_TOKENS, Pool};
 
 use crate::forward::{Batch, Model, Processor, Row, Scratch};
 use crate::spec::Spec;
@@ -35,6 +35,10 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new(file: &[u8]) -> Self {
+        Self::with(file, KvType::F16)
+    }
+
+    pub(super) fn with(file: &[u8], kv_type: KvType) -> Self {
         let gguf = Gguf::parse(file).unwrap();
         let spec = Spec::from_gguf(&gguf).unwrap();
         let plan = WeightsPlan::new(&spec);
@@ -43,7 +47,7 @@ impl Fixture {
         plan.build((&spec, &gguf), &mut arena, &pool, &mut |_| ())
             .unwrap();
         Self {
-            model: Model::new(spec, arena).unwrap(),
+            model: Model::new(spec, arena, kv_type).unwrap(),
         }
     }
 }
@@ -78,7 +82,7 @@ impl Sequence {
 pub(super) struct Runner<'a> {
     model: &'a Model<Vec<u8>>,
     scratch: Scratch,
-    pub(super) kv: Vec<u16>,
+    pub(super) kv: Vec<u8>,
 }
 
 impl<'a> Runner<'a> {
@@ -86,8 +90,8 @@ impl<'a> Runner<'a> {
         Self {
             model,
             scratch: Scratch::new(model),
-            // Not a number in f16: state that was never written must never be read.
-            kv: vec![0x7e01; pages * model.kv_layout().page_elements()],
+            // Not a number in any type: state that was never written must never be read.
+            kv: vec![0xff; pages * model.kv_layout().page_bytes()],
         }
     }
 
@@ -159,17 +163,17 @@ impl<'a> Runner<'a> {
     }
 
     /// The state of a sequence's tokens, wherever its pages are.
-    pub(super) fn state(&self, sequence: &Sequence) -> Vec<u16> {
+    pub(super) fn state(&self, sequence: &Sequence) -> Vec<u8> {
         let layout = self.model.kv_layout();
-        let elements = layout.page_elements();
+        let bytes = layout.page_bytes();
         let mut state = Vec::new();
         for (index, page) in sequence.pages.iter().enumerate() {
             let tokens = sequence.done.saturating_sub(index * PAGE_TOKENS);
-            let start = *page as usize * elements;
-            let mut two = vec![0; 2 * elements];
-            two[elements..].copy_from_slice(&self.kv[start..start + elements]);
+            let start = *page as usize * bytes;
+            let mut two = vec![0; 2 * bytes];
+            two[bytes..].copy_from_slice(&self.kv[start..start + bytes]);
             layout.copy_tokens(&mut two, 1, 0, tokens.min(PAGE_TOKENS));
-            state.extend_from_slice(&two[..elements]);
+            state.extend_from_slice(&two[..bytes]);
         }
         state
     }
