@@ -13,9 +13,7 @@
 )]
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use relight_kernels::{
-    AttentionRow, AttentionShape, Kernels, KvLayout, KvType, PAGE_TOKENS, Pool,
-};
+use relight_kernels::{AttentionRow, AttentionShape, Kernels, KvLayout, KvType, PAGE_TOKENS, Pool};
 use relight_microbench::{
     AgainstPeak, COLD_BYTES, Products, Roofline, criterion, noise, on_large_pages,
 };
