@@ -28,6 +28,7 @@
 )]
 
 mod block;
+mod pages;
 mod plan;
 mod state;
 mod unit;
@@ -35,8 +36,9 @@ mod unit;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
+use self::pages::Pages;
 use self::plan::Plan;
-use self::unit::{Buffers, Pages, Unit};
+use self::unit::{Buffers, Unit};
 use super::kv::KvLayout;
 use crate::pool::Disjoint;
 use crate::{Kernels, Pool};

@@ -7,51 +7,13 @@ use std::sync::atomic::Ordering;
 use super::block::{
     self, BLOCK_VECTORS, Brain, Code, Element, GROUP_MAX, Half, Paged, Rows, Single, Weights,
 };
+use super::pages::{Pages, Side};
 use super::plan::{Part, SEGMENT_TOKENS};
 use super::state::{Softmax, merge};
 use super::{AttentionRow, AttentionShape};
-use crate::ops::kv::{KvLayer, KvType, PAGE_TOKENS};
+use crate::ops::kv::{KvType, PAGE_TOKENS};
 use crate::pool::Disjoint;
 use crate::simd::{Kernel, LANES, Simd};
-
-/// Pages of a sequence, seen by one key/value head.
-#[derive(Clone, Copy)]
-pub(super) struct Pages<'a> {
-    pub(super) kv: &'a [u8],
-    pub(super) page_bytes: usize,
-    pub(super) layer: KvLayer,
-    pub(super) head: usize,
-    pub(super) table: &'a [u32],
-}
-
-impl<'a> Pages<'a> {
-    /// Keys and values of a block.
-    fn block(&self, block: usize) -> [Side<'a>; 2] {
-        let page = self.table[block] as usize * self.page_bytes;
-        [self.layer.keys(self.head), self.layer.values(self.head)].map(|start| {
-            let bytes = &self.kv[page + start..][..self.layer.head_bytes()];
-            let (elements, scales) = bytes.split_at(self.layer.element_bytes());
-            Side { elements, scales }
-        })
-    }
-}
-
-/// Keys or values of a block, as the page holds them.
-#[derive(Clone, Copy)]
-struct Side<'a> {
-    elements: &'a [u8],
-    /// Empty if the type has none.
-    scales: &'a [u8],
-}
-
-impl Side<'_> {
-    /// The scale of each token.
-    #[inline(always)]
-    fn scales(&self) -> Option<[f32; PAGE_TOKENS]> {
-        let scales: &[[u8; 4]; PAGE_TOKENS] = self.scales.as_chunks().0.first_chunk()?;
-        Some(scales.map(f32::from_le_bytes))
-    }
-}
 
 /// Keys and values of a block, as the group loops read them.
 struct Block<'a, E: Element> {
