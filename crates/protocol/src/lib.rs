@@ -34,4 +34,4 @@ pub use request::{Chat, Prompt, Request, Sampling, StopRules};
 
 /// Version of everything in this crate that crosses the pipe. The engine states it in its
 /// hello; a supervisor that speaks another one refuses the engine.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
