@@ -22,8 +22,9 @@ use relight_microbench::{
 const LAYERS: usize = 30;
 /// Rows that the engine computes at once.
 const CHUNK_ROWS: usize = 512;
-/// (name, (query heads, key/value heads, elements of a head), window)
-const SHAPES: [(&str, (usize, usize, usize), Option<u32>); 5] = [
+/// Query heads, key/value heads, elements of a head.
+type Heads = (usize, usize, usize);
+const SHAPES: [(&str, Heads, Option<u32>); 5] = [
     ("smollm2", (9, 3, 64), None),
     ("gemma", (4, 1, 256), None),
     ("gemma window", (4, 1, 256), Some(512)),
@@ -74,11 +75,7 @@ struct Batch {
 }
 
 impl Scene {
-    fn new(
-        kv_type: KvType,
-        (heads, kv_heads, size): (usize, usize, usize),
-        window: Option<u32>,
-    ) -> Self {
+    fn new(kv_type: KvType, (heads, kv_heads, size): Heads, window: Option<u32>) -> Self {
         let layout = KvLayout::new(kv_type, &[(kv_heads, size); LAYERS]);
         let pages = (8192 / PAGE_TOKENS).max(COLD_BYTES.div_ceil(layout.page_bytes()));
         // Floats of 16 bits of both signs: f16 from 2^-7 to 2, and finite scales.

@@ -65,16 +65,21 @@ fn compare(logits: &[f32], other: &[u8], cols: usize) -> Result<(), Box<dyn Erro
     if other.len() != logits.len() {
         return Err("the other run has another number of logits".into());
     }
+    let cols = cols.max(1);
     let rows = other.chunks_exact(cols).zip(logits.chunks_exact(cols));
-    let best = |row: &[f32]| (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b]));
+    let best = |row: &[f32]| {
+        let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        best.map(|(token, _)| token)
+    };
     let same = rows.clone().filter(|(p, q)| best(p) == best(q)).count();
     let mut divergences: Vec<f64> = rows.map(|(p, q)| divergence(p, q)).collect();
     divergences.sort_by(f64::total_cmp);
     let count = divergences.len();
+    let high = divergences.get(count * 99 / 100);
     println!(
         "mean KL {:.6}, 99th percentile {:.5}, same best token {:.2} %",
         divergences.iter().sum::<f64>() / count as f64,
-        divergences[count * 99 / 100],
+        high.copied().unwrap_or_default(),
         100.0 * same as f64 / count as f64,
     );
     Ok(())

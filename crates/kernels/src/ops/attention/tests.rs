@@ -169,9 +169,9 @@ impl Scene {
                     lanes[at % LANES] += weight;
                     let side = (self.kv_head(head), false);
                     let weight = self.scale(row, at, side).map_or(weight, |d| weight * d);
-                    for (d, sum) in sums.iter_mut().enumerate() {
-                        *sum = weight.mul_add(self.element(row, at, side, d), *sum);
-                    }
+                    let values = (0..self.size).map(|d| self.element(row, at, side, d));
+                    let sums = sums.iter_mut().zip(values);
+                    sums.for_each(|(sum, value)| *sum = weight.mul_add(value, *sum));
                 }
                 for width in [8, 4, 2, 1] {
                     (0..width).for_each(|lane| lanes[lane] += lanes[lane + width]);
