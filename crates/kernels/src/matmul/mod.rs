@@ -174,6 +174,7 @@ impl<'a> Unit<'a> {
 
 impl Kernel for Unit<'_> {
     type Output = ();
+    const HAS_DOTS: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {

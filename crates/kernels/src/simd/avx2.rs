@@ -36,6 +36,13 @@ impl<const VNNI: bool> Avx2<VNNI> {
     }
 }
 
+impl From<Avx2<true>> for Avx2<false> {
+    /// A CPU with AVX-VNNI has all that is needed without.
+    fn from(_more: Avx2<true>) -> Self {
+        Self(())
+    }
+}
+
 /// Enters code compiled for the tier without AVX-VNNI.
 pub(crate) fn launch<K: Kernel>(simd: Avx2<false>, kernel: K) -> K::Output {
     #[target_feature(enable = "avx2,fma,f16c")]

@@ -146,6 +146,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 /// that it calls: only then is it compiled with the tier's instructions.
 pub(crate) trait Kernel {
     type Output;
+    /// Whether it has dot products of integers. Tiers that differ in nothing else share the
+    /// code of kernels without.
+    const HAS_DOTS: bool = false;
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
@@ -194,13 +197,17 @@ impl Tier {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(simd) => avx2::launch(simd, kernel),
             #[cfg(target_arch = "x86_64")]
-            Self::AvxVnni(simd) => avx2::launch_vnni(simd, kernel),
+            Self::AvxVnni(simd) if K::HAS_DOTS => avx2::launch_vnni(simd, kernel),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni(simd) => avx2::launch(simd.into(), kernel),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(simd) => avx512::launch(simd, kernel),
             #[cfg(target_arch = "aarch64")]
             Self::Neon(simd) => neon::launch(simd, kernel),
             #[cfg(target_arch = "aarch64")]
-            Self::NeonDot(simd) => neon::launch_dot(simd, kernel),
+            Self::NeonDot(simd) if K::HAS_DOTS => neon::launch_dot(simd, kernel),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot(simd) => neon::launch(simd.into(), kernel),
         }
     }
 }

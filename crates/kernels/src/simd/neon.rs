@@ -29,6 +29,13 @@ impl<const DOT: bool> Neon<DOT> {
     }
 }
 
+impl From<Neon<true>> for Neon<false> {
+    /// A CPU with `dotprod` has all that is needed without.
+    fn from(_more: Neon<true>) -> Self {
+        Self(())
+    }
+}
+
 /// Enters code compiled for this tier without `dotprod`.
 pub(crate) fn launch<K: Kernel>(simd: Neon<false>, kernel: K) -> K::Output {
     #[target_feature(enable = "neon")]

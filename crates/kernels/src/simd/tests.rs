@@ -42,6 +42,7 @@ impl Trace {
 
 impl Kernel for Trace {
     type Output = Vec<u32>;
+    const HAS_DOTS: bool = true;
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) -> Vec<u32> {

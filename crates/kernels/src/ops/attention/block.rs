@@ -318,8 +318,8 @@ pub(super) fn add_alone<S: Simd, E: Element>(
     sums: &mut [f32],
 ) {
     values.check(sums.len() / LANES);
-    let slots = slots.start..slots.end.min(values.count);
-    for (slot, weight) in slots.clone().zip(&weights[slots]) {
+    let weights = weights.iter().enumerate().take(slots.end.min(values.count));
+    for (slot, weight) in weights.skip(slots.start) {
         let weight = simd.splat(*weight);
         for (vector, sums) in sums.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
             // SAFETY: `slot` is below `count`; the vectors were checked.
