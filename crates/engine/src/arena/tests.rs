@@ -90,7 +90,7 @@ fn pages_and_their_number_survive_the_engine() {
         assert_eq!(KvArena::page_count(&file, 4096).unwrap(), Some(count));
         let again = KvArena::open(Some(&file), shape(count)).unwrap();
         let page = PageId(u32::try_from(count).unwrap() - 1);
-        assert_eq!(again.page(page)[4094..], [9, 0]);
+        assert_eq!(again.page(page)[4094..], [0, 9]);
         assert_eq!(again.page(page).as_ptr().addr() % 4096, 0);
         assert!(again.page(PageId(page.0 + 1)).is_empty());
     }
