@@ -1,7 +1,7 @@
 //! The rows of the table and what each is meant to reach.
 
 use super::model::Family;
-use super::work::{CLIENTS, CONTEXTS, PROMPTS, Work};
+use super::work::{CLIENTS, CONTEXTS, PROMPTS, SPECULATORS, Work};
 
 /// How a figure is judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,6 +85,9 @@ pub(super) fn rows() -> Vec<Row> {
         rows.extend(streams(clients));
     }
     rows.extend(one_by_one());
+    for streams in SPECULATORS {
+        rows.extend(speculation(streams));
+    }
     rows
 }
 
@@ -141,10 +144,6 @@ fn streams(clients: usize) -> [Row; 5] {
 
 fn one_by_one() -> Vec<Row> {
     let shared = "16 requests that share 1000 tokens";
-    let repeated = |metric, what: &str| {
-        let title = format!("n-gram speculation on {what} (tokens/s)");
-        Row::rate(Work::Speculation, metric, title)
-    };
     vec![
         Row::time(Work::Shared, "total_s", format!("{shared}: all done (ms)"))
             .bound(|_family| Some(Bound::Best(12.0))),
@@ -181,10 +180,6 @@ fn one_by_one() -> Vec<Row> {
             "decode beside a busy loop on one processor, of quiet".to_owned(),
         )
         .bound(|_family| Some(Bound::AtLeast(0.5))),
-        repeated("code_tokens_s", "a code edit").bound(|_family| Some(Bound::Plain(1.8))),
-        repeated("json_tokens_s", "JSON").bound(|_family| Some(Bound::Plain(1.8))),
-        repeated("plain_tokens_s", "text that does not repeat")
-            .bound(|_family| Some(Bound::Plain(0.97))),
         Row::time(
             Work::Start,
             "start_s",
@@ -203,5 +198,26 @@ fn one_by_one() -> Vec<Row> {
             "memory after a long prompt (MiB)".to_owned(),
         )
         .bound(|_family| Some(Bound::Best(1.0))),
+    ]
+}
+
+/// Beside the same streams without speculation.
+fn speculation(streams: usize) -> [Row; 3] {
+    let row = |metric, what: &str| {
+        let title = match streams {
+            1 => format!("n-gram speculation on {what} (tokens/s)"),
+            _ => format!("the same with {streams} streams on {what}"),
+        };
+        Row::rate(Work::Speculation(streams), metric, title)
+    };
+    let gain: fn(Family) -> Option<Bound> = match streams {
+        1 => |_family| Some(Bound::Plain(1.8)),
+        _ => |_family| Some(Bound::Plain(0.97)),
+    };
+    [
+        row("code_tokens_s", "a code edit").bound(gain),
+        row("json_tokens_s", "JSON").bound(gain),
+        row("plain_tokens_s", "text that does not repeat")
+            .bound(|_family| Some(Bound::Plain(0.97))),
     ]
 }

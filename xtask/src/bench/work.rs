@@ -1,7 +1,7 @@
 //! The work that is measured, piece by piece: what each server is started for, what it is
 //! asked, and which quantities come of it.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::json;
 
 use super::busy::Neighbour;
@@ -44,8 +44,8 @@ pub(super) enum Work {
     Turn,
     /// One stream beside a neighbour that keeps a processor busy.
     Busy,
-    /// Text that repeats itself and text that does not.
-    Speculation,
+    /// Text that repeats itself and text that does not, by so many streams at once.
+    Speculation(usize),
     /// From nothing to the first answer, and the memory of it.
     Start,
     /// So many requests, most of which wait.
@@ -55,6 +55,7 @@ pub(super) enum Work {
 pub(super) const CONTEXTS: [usize; 5] = [0, 1000, 2000, 4000, 8000];
 pub(super) const PROMPTS: [usize; 2] = [512, 2000];
 pub(super) const CLIENTS: [usize; 4] = [4, 8, 16, 32];
+pub(super) const SPECULATORS: [usize; 2] = [1, 4];
 pub(super) const QUEUES: [usize; 4] = [32, 64, 128, 256];
 
 impl Work {
@@ -62,13 +63,8 @@ impl Work {
         let mut all: Vec<Self> = CONTEXTS.into_iter().map(Self::Decode).collect();
         all.extend(PROMPTS.into_iter().map(Self::Prefill));
         all.extend(CLIENTS.into_iter().map(Self::Streams));
-        all.extend([
-            Self::Shared,
-            Self::Turn,
-            Self::Busy,
-            Self::Speculation,
-            Self::Start,
-        ]);
+        all.extend([Self::Shared, Self::Turn, Self::Busy, Self::Start]);
+        all.extend(SPECULATORS.into_iter().map(Self::Speculation));
         all.extend(QUEUES.into_iter().map(Self::Queue));
         all
     }
@@ -81,7 +77,7 @@ impl Work {
             Self::Shared => "shared".to_owned(),
             Self::Turn => "turn".to_owned(),
             Self::Busy => "busy".to_owned(),
-            Self::Speculation => "speculation".to_owned(),
+            Self::Speculation(streams) => format!("speculation-{streams}"),
             Self::Start => "start".to_owned(),
             Self::Queue(requests) => format!("queue-{requests}"),
         }
@@ -104,7 +100,7 @@ impl Work {
 
     pub(super) fn engines(self) -> &'static [Engine] {
         match self {
-            Self::Speculation => &[Engine::Relight, Engine::Speculating],
+            Self::Speculation(_) => &[Engine::Relight, Engine::Speculating],
             Self::Queue(_) => &[Engine::Relight],
             _ => &[Engine::Relight, Engine::Llama, Engine::Ik],
         }
@@ -118,7 +114,7 @@ impl Work {
             Self::Shared => (SHARED_CLIENTS, 1280),
             Self::Turn => (1, 4608),
             Self::Busy => (1, 512),
-            Self::Speculation => (1, 2048),
+            Self::Speculation(streams) => (streams, 2048),
             Self::Start => (1, MEMORY_CONTEXT),
             Self::Queue(_) => (QUEUE_SLOTS, 512),
         };
@@ -167,7 +163,7 @@ impl Work {
             }
             Self::Turn => turn(server, seed),
             Self::Busy => busy(server, seed),
-            Self::Speculation => speculation(server),
+            Self::Speculation(streams) => speculation(server, streams),
             Self::Start => start(server, model, seed),
             Self::Queue(requests) => {
                 let before = server.memory()? as f64;
@@ -295,25 +291,45 @@ fn busy(server: &Server, seed: u64) -> Result<Metrics> {
     ]))
 }
 
-fn speculation(server: &Server) -> Result<Metrics> {
+/// Streams of the same prompt, their rates added up. Those that are drawn differ.
+fn speculation(server: &Server, streams: usize) -> Result<Metrics> {
     let mut found = Metrics::new();
     for (name, prompt, temperature) in text::SPECULATED {
-        let body = json!({
-            "prompt": prompt,
-            "max_tokens": SPECULATION_OUTPUT,
-            "temperature": temperature,
-            "seed": 1,
-            "ignore_eos": true,
-            "stream": true,
-            "stream_options": { "include_usage": true },
-        });
-        let completion = load::complete_body(server.client, &body, SPECULATION_OUTPUT)?;
+        let ask = |seed: usize| {
+            let body = json!({
+                "prompt": prompt,
+                "max_tokens": SPECULATION_OUTPUT,
+                "temperature": temperature,
+                "seed": seed,
+                "ignore_eos": true,
+                "stream": true,
+                "stream_options": { "include_usage": true },
+            });
+            load::complete_body(server.client, &body, SPECULATION_OUTPUT)
+        };
+        let completions = at_once(streams, &ask)?;
+        let rate: f64 = completions.iter().map(Completion::decode_rate).sum();
+        let texts: String = completions.iter().map(|one| one.text.as_str()).collect();
         found.extend(metrics([
-            (&format!("{name}_tokens_s"), completion.decode_rate()),
-            (&format!("{name}_text"), text::fingerprint(&completion.text)),
+            (&format!("{name}_tokens_s"), rate),
+            (&format!("{name}_text"), text::fingerprint(&texts)),
         ]));
     }
     Ok(found)
+}
+
+/// What `ask` brings to so many clients that ask at the same time, in their order.
+fn at_once<T: Send>(clients: usize, ask: &(impl Fn(usize) -> Result<T> + Sync)) -> Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=clients)
+            .map(|client| scope.spawn(move || ask(client)))
+            .collect();
+        let answers = threads.into_iter().map(|thread| {
+            let answer = thread.join();
+            answer.unwrap_or_else(|_panic| bail!("a client panicked"))
+        });
+        answers.collect()
+    })
 }
 
 /// The server was started for this alone.
