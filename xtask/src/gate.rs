@@ -50,7 +50,7 @@ const STEPS: &[Step] = &[
     ("failures", failures::small),
 ];
 
-/// Steps that run only when named: what they install is large.
+/// Steps that run only when named: what they install is large, or they take long.
 const NAMED_STEPS: &[Step] = &[("large-sdks", failures::large), ("neon", emulation::neon)];
 
 fn chosen_steps(names: &[String]) -> Result<Vec<Step>> {

@@ -73,7 +73,7 @@ enum Command {
     /// Set up and run every check.
     Test {
         /// Only these steps: format, tidy, clippy, setup, tests, modelled, absence, clients,
-        /// failures; or large-sdks, which is a step only when named.
+        /// failures; or large-sdks and neon, which are steps only when named.
         steps: Vec<String>,
     },
     /// Hold the sources against the rules that no lint knows: sizes, dependencies, names, unsafe.

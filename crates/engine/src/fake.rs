@@ -4,12 +4,16 @@
 
 use std::sync::Arc;
 
+use relight_protocol::StepCosts;
 use relight_protocol::limits::PAGE_TOKENS;
 
 use crate::backend::{Backend, BackendError, Batch};
 use crate::pages::test_memory::new_table;
 use crate::pages::{PageId, PageMemory, PageTable, checksum, injected};
 use crate::seeded::{Seeded, mix};
+
+/// What a forward pass says it has taken.
+pub(crate) const FORWARD_US: u64 = 150_000;
 
 /// What a fake backend does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +123,13 @@ impl Backend for FakeBackend {
 
     fn page_count(&self) -> u32 {
         u32::try_from(self.cells.len() / PAGE_TOKENS).unwrap()
+    }
+
+    fn costs(&self) -> StepCosts {
+        StepCosts {
+            feed_forward_us: u64::try_from(self.steps).unwrap() * FORWARD_US,
+            ..StepCosts::default()
+        }
     }
 
     fn forward(&mut self, batch: &Batch<'_>, logits: &mut Vec<f32>) -> Result<(), BackendError> {

@@ -1,7 +1,8 @@
 //! How many rows a step may have while answers wait for their next token: as many as keep it
 //! within [`FLOW`] times what the same answers would take without prompts, and less where that
 //! is a pause by itself. So tokens flow evenly, whatever the size of the model, and about half
-//! of the time is the prompts' all the same. Unlike the cost model, which must not predict too little, this one follows the mean.
+//! of the time is the prompts' all the same. Unlike the cost model, which must not predict too
+//! little, this one follows the mean.
 
 use std::time::Duration;
 

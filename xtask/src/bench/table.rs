@@ -252,9 +252,7 @@ fn differing(piece: &Piece) -> Option<String> {
     } else {
         "**not the same**"
     };
-    Some(format!(
-        "- speculation: every text was {finding} as without\n"
-    ))
+    Some(format!("every text was {finding} as without"))
 }
 
 /// Where, how and beside what this was measured.

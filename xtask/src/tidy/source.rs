@@ -16,7 +16,6 @@ const FLAT_TABLES: &[(&str, &str)] = &[];
 /// Where unsafe code may stand: arithmetic on vectors, and the mapping of shared memory.
 const UNSAFE_PLACES: &[&str] = &[
     "crates/kernels/",
-    "crates/engine/src/weights",
     "crates/engine/src/arena",
     // The limits of the machine are measured with its own instructions.
     "crates/microbench/src/roofline",
