@@ -21,6 +21,12 @@
 //! of microseconds, because the next task of a forward pass comes at once, and then parks: an
 //! idle engine burns no core, and a member that lost its core to a neighbour can have that of
 //! the one who waits for it.
+//!
+//! Whoever announces something and then looks at what another announces (`inside` and `epoch`,
+//! `parked` and `epoch`, `caller_parked` and `inside`) does so by exchanging: of two such, one
+//! sees the other. Sequentially consistent stores would do on a processor, and on x86 they are
+//! exchanges, but emulators of ARM have been seen to let the look come first
+//! (`qemu-aarch64` 7.2 on x86), and then both sides park for good.
 
 #![expect(unsafe_code, reason = "lends the caller's task to the members")]
 
@@ -308,7 +314,7 @@ impl Team {
     /// Waits until the member of `seat` is not inside.
     fn park_caller_until(&self, seat: &Seat) {
         *lock(&self.caller) = Some(std::thread::current());
-        self.caller_parked.store(true, SeqCst);
+        self.caller_parked.swap(true, SeqCst);
         while seat.inside.load(SeqCst) != 0 {
             std::thread::park();
         }
@@ -321,7 +327,7 @@ impl Team {
         let mut seen = 0;
         while let Some(epoch) = self.next_task(seat, seen) {
             seen = epoch;
-            seat.inside.store(epoch, SeqCst);
+            seat.inside.swap(epoch, SeqCst);
             // Either the caller, who closes before it looks at `inside`, sees it, or this sees
             // that the task is closed.
             if self.epoch.0.load(SeqCst) == epoch {
@@ -332,7 +338,7 @@ impl Team {
                     self.keep(panic);
                 }
             }
-            seat.inside.store(0, SeqCst);
+            seat.inside.swap(0, SeqCst);
             // From here on the caller may go on: nothing of this task is touched again.
             if self.caller_parked.load(SeqCst)
                 && let Some(caller) = &*lock(&self.caller)
@@ -354,7 +360,7 @@ impl Team {
             if let Some(found) = spin(look) {
                 break found;
             }
-            seat.parked.store(true, SeqCst);
+            seat.parked.swap(true, SeqCst);
             // Either the caller, who opens before it looks at `parked`, sees it, or this sees
             // that there is a task.
             while look().is_none() && seat.parked.load(SeqCst) {
